@@ -1,0 +1,47 @@
+# Two commands: `make run` shows Foreshock at work, `make test` runs the test suite. Each does its own set-up.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+FORESHOCK_SHARED ?= ../shared
+export FORESHOCK_SHARED
+ARGS ?=
+# The threads of BLAS and OpenMP would fight with pytest's workers for two cores.
+TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
+.PHONY: help run test check test-long golden model lock bench-simulator clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
+
+run:  ## a simulated fleet under a surprise burst, beside a plain HPA (ARGS="--trace FILE" plays yours)
+	@.ci/venv run
+	@$(BIN)/foreshock run $(ARGS)
+
+test:  ## the test suite (ARGS="-k planner" picks some)
+	@.ci/venv dev
+	@$(TEST_ENV) $(BIN)/pytest -n auto -m "not long" $(ARGS)
+
+test-long:  ## the statistical checks that take minutes
+	@.ci/venv dev
+	@$(BIN)/pytest -m long $(ARGS)
+
+check:  ## ruff, mypy --strict for the core and the models, import-linter
+	@.ci/venv dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+model:  ## rebuild the artefact that ships in models/default
+	@.ci/venv run
+	@$(BIN)/foreshock train --out models/default $(ARGS)
+
+lock:  ## resolve pyproject.toml again into requirements/*.lock (needs uv)
+	@printf 'setuptools\n' > /tmp/foreshock-build.in
+	uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    --no-emit-index-url --no-emit-find-links --extra training pyproject.toml /tmp/foreshock-build.in -o requirements/run.lock
+	uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    --no-emit-index-url --no-emit-find-links --all-extras pyproject.toml /tmp/foreshock-build.in -o requirements/dev.lock
+
+clean:  ## remove what the commands made here
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis out
