@@ -1,0 +1,104 @@
+"""Quantile forecasts of what the fleet will be asked for: horizons x levels per target, never crossing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from forecaster.telemetry import Floats
+
+LEVELS: tuple[float, ...] = (0.5, 0.7, 0.9, 0.95, 0.98, 0.99)
+KV_BLOCKS = "kv_blocks"
+PREFILL = "prefill_tokens_per_second"
+DEMAND = "demand_replicas"
+TARGETS: tuple[str, ...] = (KV_BLOCKS, PREFILL, DEMAND)
+"""Each is the maximum over (t, t+h]: of 1-s values of offered KV blocks and demand, of 5-s means of prefill tokens/s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantileForecast:
+    """Quantiles of the maximum over (now, now + horizon] of each target.
+
+    Attributes
+    ----------
+    made_at : float, POSIX seconds
+        The cutoff: nothing later was used.
+    horizons_seconds : tuple of float
+        Increasing.
+    levels : tuple of float
+        Increasing, in (0, 1).
+    values : mapping of target name to ndarray of shape (n_horizons, n_levels)
+        Finite, >= 0, non-decreasing along both axes (a maximum over a longer horizon is no smaller).
+    source : str
+        Which forecaster made it, "model", "baseline" or a name of its own.
+    fallback_reason : str
+        Why it is not the model's own, empty if it is.
+    """
+
+    made_at: float
+    horizons_seconds: tuple[float, ...]
+    levels: tuple[float, ...] = LEVELS
+    values: Mapping[str, Floats]
+    source: str = "model"
+    fallback_reason: str = ""
+
+    def __post_init__(self) -> None:
+        shape = (len(self.horizons_seconds), len(self.levels))
+        if list(self.horizons_seconds) != sorted(set(self.horizons_seconds)):
+            raise ValueError(f"horizons_seconds must increase, got {self.horizons_seconds}")
+        for target, value in self.values.items():
+            if value.shape != shape:
+                raise ValueError(f"forecast of {target}: expected shape {shape}, got {value.shape}")
+            if not np.isfinite(value).all() or (value < 0).any():
+                raise ValueError(f"forecast of {target} must be finite and >= 0, got {value.tolist()}")
+            if (np.diff(value, axis=1) < 0).any() or (np.diff(value, axis=0) < 0).any():
+                raise ValueError(f"quantiles of {target} cross: {value.tolist()}; use repaired_quantiles()")
+
+    def quantile(self, target: str, *, horizon_seconds: float, level: float) -> float:
+        """Return one quantile, by monotone interpolation over levels and horizons.
+
+        Between levels the value is linear in -log(1 - level) (an exponential tail), and beyond the last level it goes
+        on with the slope of the last two; between horizons it is linear, outside them the nearest one stands.
+        """
+        grid = self.values[target]
+        by_level = [_at_level(row, self.levels, level) for row in grid]
+        return float(np.interp(horizon_seconds, self.horizons_seconds, by_level))
+
+
+def _at_level(row: Floats, levels: tuple[float, ...], level: float) -> float:
+    x = -np.log1p(-np.asarray(levels))
+    at = -np.log1p(-min(level, 0.9999))
+    if at <= x[-1]:
+        return float(np.interp(at, x, row))
+    slope = (row[-1] - row[-2]) / (x[-1] - x[-2])
+    return float(row[-1] + slope * (at - x[-1]))
+
+
+def repaired_quantiles(raw: Floats) -> tuple[Floats, bool]:
+    """Return `raw` made usable, and whether anything had to change.
+
+    Negative values become 0, crossings are removed by a running maximum over levels, then over horizons, so that
+    no upper quantile is ever lowered.
+
+    Parameters
+    ----------
+    raw : ndarray of shape (n_horizons, n_levels)
+
+    Raises
+    ------
+    ValueError
+        If a value is NaN or infinite: a forecaster that does not know must not be guessed for.
+    """
+    if not np.isfinite(raw).all():
+        raise ValueError(f"forecast holds NaN or infinite values: {raw.tolist()}")
+    fixed = np.maximum.accumulate(np.maximum.accumulate(np.maximum(raw, 0.0), axis=1), axis=0)
+    return fixed, bool((fixed != raw).any())
+
+
+class Forecaster(Protocol):
+    """Anything that forecasts demand from a feature row; models live above the core."""
+
+    def forecast(self, features: Floats, *, made_at: float, horizons_seconds: tuple[float, ...]) -> QuantileForecast:
+        """Return the forecast at the given horizons; raises if it cannot."""
+        ...
