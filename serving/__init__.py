@@ -1,1 +1,1 @@
-"""placeholder."""
+"""The edges: what Foreshock reads from and writes to a running system."""

@@ -1,1 +1,1 @@
-"""placeholder."""
+"""Jobs and experiments: traces, training, closed loops, comparisons and their reports."""

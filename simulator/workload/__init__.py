@@ -1,0 +1,1 @@
+"""Generated traffic: arrivals, request lengths, and scenarios made of them."""

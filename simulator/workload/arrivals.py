@@ -1,0 +1,71 @@
+"""Arrival processes, each from a generator of its own."""
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def poisson_arrivals(rate_per_second: Floats, rng: Generator) -> Floats:
+    """Return sorted arrival times in seconds of a Poisson process whose rate is constant within each second.
+
+    Parameters
+    ----------
+    rate_per_second : ndarray of shape (num_seconds,)
+        Finite and >= 0.
+
+    Raises
+    ------
+    ValueError
+        If a rate is negative or not finite.
+    """
+    rates = np.asarray(rate_per_second, dtype=np.float64)
+    if not np.isfinite(rates).all() or (rates < 0).any():
+        raise ValueError("rate_per_second must be finite and >= 0 in every second")
+    counts = rng.poisson(rates)
+    second = np.repeat(np.arange(rates.size, dtype=np.float64), counts)
+    return np.asarray(np.sort(second + rng.random(second.size)))
+
+
+def modulated_rate(
+    num_seconds: int,
+    *,
+    low_per_second: float,
+    high_per_second: float,
+    mean_low_seconds: float,
+    mean_high_seconds: float,
+    rng: Generator,
+) -> Floats:
+    """Return the rate in each second of a two-state Markov-modulated Poisson process, shape (num_seconds,).
+
+    References
+    ----------
+    W. Fischer and K. Meier-Hellstern, The Markov-modulated Poisson process cookbook, Performance Evaluation 18, 1993.
+    """
+    rates = np.empty(num_seconds)
+    at, high = 0.0, rng.random() < mean_high_seconds / (mean_low_seconds + mean_high_seconds)
+    while at < num_seconds:
+        until = at + rng.exponential(mean_high_seconds if high else mean_low_seconds)
+        rates[int(at) : min(int(until) + 1, num_seconds)] = high_per_second if high else low_per_second
+        at, high = until, not high
+    return rates
+
+
+def impulse(
+    num_seconds: int, *, start_seconds: float, height: float, ramp_seconds: float, length_seconds: float
+) -> Floats:
+    """Return a factor for each second: 1, rising linearly to `height` over the ramp, held, and falling likewise.
+
+    `length_seconds` is the time at full height.
+
+    Examples
+    --------
+    >>> impulse(8, start_seconds=1, height=3, ramp_seconds=2, length_seconds=2).tolist()
+    [1.0, 1.0, 2.0, 3.0, 3.0, 3.0, 2.0, 1.0]
+    """
+    at = np.arange(num_seconds, dtype=np.float64)
+    top = start_seconds + ramp_seconds
+    end = top + length_seconds
+    corners = [start_seconds, top, end, end + ramp_seconds]
+    return np.asarray(np.interp(at, corners, [1.0, height, height, 1.0]))

@@ -1,0 +1,160 @@
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forecaster.errors import TraceFormatError
+from training.traces import KEPT_PROBLEMS, read_trace, spread_over_grid
+
+AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:17:03.9799600,4808,10
+2023-11-16 18:17:04.0319600,3180,8
+2023-11-16 18:17:05.9799600,110,27
+"""
+MOONCAKE = """{"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1]}
+{"timestamp": 3000, "input_length": 7322, "output_length": 490, "hash_ids": [0, 2]}
+"""
+COLUMNS = "arrival_seconds,prompt_tokens,output_tokens,priority\n7.5,10,2,0\n5,20,3,2\n"
+
+
+def written(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+class TestFormats:
+    def test_reads_azure_with_arrivals_from_the_first_request(self, tmp_path):
+        trace = read_trace(written(tmp_path, "a.csv", AZURE))
+        assert trace.format == "azure"
+        np.testing.assert_allclose(trace.requests.arrival_seconds, [0, 0.052, 2.0], atol=1e-9)
+        assert trace.requests.prompt_tokens.tolist() == [4808, 3180, 110]
+        assert trace.requests.output_tokens.tolist() == [10, 8, 27]
+
+    def test_reads_time_zones_as_azure_2024_writes_them(self, tmp_path):
+        content = (
+            "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+            "2024-05-10 00:00:00.009930+00:00,2162,5\n2024-05-10 00:00:01+00:00,2399,6\n"
+        )
+        trace = read_trace(written(tmp_path, "a.csv", content))
+        np.testing.assert_allclose(trace.requests.arrival_seconds, [0, 0.99007], atol=1e-9)
+
+    def test_reads_mooncake_in_milliseconds_spread_over_its_grid(self, tmp_path):
+        trace = read_trace(written(tmp_path, "m.jsonl", MOONCAKE))
+        first, second = trace.requests.arrival_seconds
+        assert trace.format == "mooncake"
+        assert first == 0
+        assert 0 < second < 6
+
+    def test_reads_named_columns_sorted_by_arrival_with_priorities(self, tmp_path):
+        trace = read_trace(written(tmp_path, "c.csv", COLUMNS))
+        assert trace.requests.arrival_seconds.tolist() == [0, 2.5]
+        assert trace.requests.prompt_tokens.tolist() == [20, 10]
+        assert trace.requests.priority.tolist() == [2, 0]
+
+    def test_reads_parquet_like_csv(self, tmp_path):
+        table = pd.DataFrame({"arrival_seconds": [5.0, 7.5], "prompt_tokens": [20, 10], "output_tokens": [3, 2]})
+        table.to_parquet(tmp_path / "c.parquet")
+        assert read_trace(tmp_path / "c.parquet").requests.arrival_seconds.tolist() == [0, 2.5]
+
+    @pytest.mark.parametrize(
+        ("suffix", "compress"), [(".gz", gzip.compress), (".zst", zstandard.ZstdCompressor().compress)]
+    )
+    def test_reads_compressed_files(self, tmp_path, suffix, compress):
+        path = written(tmp_path, f"a.csv{suffix}", compress(AZURE.encode()))
+        assert read_trace(path).requests.num_requests == 3
+
+    def test_same_seed_places_a_coarse_grid_the_same(self, tmp_path):
+        path = written(tmp_path, "m.jsonl", MOONCAKE * 30)
+        times = [read_trace(path, seed=seed).requests.arrival_seconds for seed in (1, 1, 2)]
+        assert (times[0] == times[1]).all()
+        assert (times[0] != times[2]).any()
+
+
+class TestBadRows:
+    @pytest.mark.parametrize(
+        ("row", "problem"),
+        [
+            ("yesterday,10,5", "TIMESTAMP is missing or no time"),
+            (",10,5", "TIMESTAMP is missing or no time"),
+            ("2023-11-16 18:17:04,ten,5", "ContextTokens is missing or no number"),
+            ("2023-11-16 18:17:04,nan,5", "ContextTokens is missing or no number"),
+            ("2023-11-16 18:17:04,inf,5", "ContextTokens is missing or no number"),
+            ("2023-11-16 18:17:04,10", "GeneratedTokens is missing or no number"),
+            ("2023-11-16 18:17:04,0,5", "ContextTokens must be >= 1"),
+            ("2023-11-16 18:17:04,-3,5", "ContextTokens must be >= 1"),
+            ("2023-11-16 18:17:04,10,0", "GeneratedTokens is 0: a failed request"),
+            ("2023-11-16 18:17:04,10,-1", "GeneratedTokens must be >= 1"),
+            ("2023-11-16 18:17:04,1e30,5", "more than 10000000 tokens"),
+        ],
+    )
+    def test_are_counted_and_named_by_line(self, tmp_path, row, problem):
+        lines = AZURE.splitlines()
+        lines.insert(2, row)
+        trace = read_trace(written(tmp_path, "a.csv", "\n".join(lines)))
+        assert trace.requests.num_requests == 3
+        assert trace.num_skipped == 1
+        assert (trace.skipped[0].line_number, trace.skipped[0].problem) == (3, problem)
+
+    def test_blank_lines_keep_line_numbers_true(self, tmp_path):
+        lines = AZURE.splitlines()
+        lines[2:2] = ["", "x,1,1"]
+        trace = read_trace(written(tmp_path, "a.csv", "\n".join(lines)))
+        assert [row.line_number for row in trace.skipped] == [3, 4]
+
+    def test_a_broken_json_line_is_one_bad_row(self, tmp_path):
+        trace = read_trace(written(tmp_path, "m.jsonl", MOONCAKE + "{broken\n[1]\n" + MOONCAKE))
+        assert trace.requests.num_requests == 4
+        assert [row.line_number for row in trace.skipped] == [3, 4]
+
+    def test_all_are_counted_and_the_first_named(self, tmp_path):
+        trace = read_trace(written(tmp_path, "a.csv", AZURE + "x,1,1\n" * 50))
+        assert trace.num_skipped == 50
+        assert len(trace.skipped) == KEPT_PROBLEMS
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("name", "content", "says"),
+        [
+            ("a.csv", "", "the file is empty"),
+            ("a.csv", "TIMESTAMP,ContextTokens\n1,2\n", "missing GeneratedTokens of format azure"),
+            ("a.csv", "a,b,c\n1,2,3\n", "no known format; columns found: a, b, c"),
+            ("a.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\nx,1,1\n", "no usable request in 1 rows; line 2"),
+            ("a.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n", "no usable request in 0 rows"),
+            ("a.csv.gz", "no gzip", "cannot be read"),
+            ("a.csv.gz", gzip.compress(AZURE.encode())[:-9], "cannot be read"),
+            ("a.csv.zst", "no zstd", "cannot be read"),
+            ("a.parquet", "no parquet", "cannot be"),
+            ("a.csv", 'a,b\n1,"2\n', "cannot be parsed"),
+        ],
+    )
+    def test_are_one_line_with_the_file(self, tmp_path, name, content, says):
+        path = written(tmp_path, name, content)
+        with pytest.raises(TraceFormatError) as caught:
+            read_trace(path)
+        message = str(caught.value)
+        assert message.startswith(f"{path}: ")
+        assert says in message
+
+    def test_a_missing_file_says_so(self, tmp_path):
+        with pytest.raises(TraceFormatError, match="no such file"):
+            read_trace(tmp_path / "none.csv")
+
+
+@given(
+    st.lists(st.integers(0, 100).map(lambda step: 3.0 * step), min_size=1, max_size=60).map(sorted),
+    st.integers(0, 2**32),
+)
+def test_spreading_keeps_every_request_within_its_grid_step(times, seed):
+    arrival = np.array(times)
+    spread = spread_over_grid(arrival, np.random.default_rng(seed))
+    assert (np.diff(spread) >= 0).all()
+    assert (spread >= arrival).all()
+    gaps = np.diff(np.unique(arrival))
+    step = np.median(gaps) if gaps.size else 0.0
+    assert (spread <= arrival + step).all()
