@@ -231,7 +231,7 @@ def _complete(s: EngineState, r: int, at: float) -> None:
         _heap_remove(s, r, 0)
         _stop_decoding(s, r, request)
         _leave_running(s, r, request)
-        _finish(s, request, at)
+        _finish(s, r, request, at)
     if s.replica[r].segment_kind == MIXED:
         for i in range(s.replica[r].num_chunks):
             _complete_chunk(s, r, s.chunk_request[r, i], s.chunk_tokens[r, i], at)
@@ -249,36 +249,36 @@ def _complete_chunk(s: EngineState, r: int, request: int, chunk: int, at: float)
         s.replica[r].in_prefill = NONE
     s.request[request].generated += 1
     if s.request[request].generated == 1:
-        _first_token(s, request, at)
+        _first_token(s, r, request, at)
     if s.request[request].generated >= s.request[request].output_tokens:
         s.replica[r].free_blocks += s.request[request].kv_held
         s.request[request].kv_held = 0
         _leave_running(s, r, request)
-        _finish(s, request, at)
+        _finish(s, r, request, at)
         return
     _start_sequence(s, r, request)
 
 
 @compiled
-def _first_token(s: EngineState, request: int, at: float) -> None:
+def _first_token(s: EngineState, r: int, request: int, at: float) -> None:
     s.request[request].first_token_at = at
     ttft = at - s.request[request].arrival_at
     i = s.row_sum[0].num_ttft
     if i < MAX_TTFT_PER_ROW:
         s.row_ttft[i] = ttft
     s.row_sum[0].num_ttft = i + 1
-    s.row_sum[0].ttft_sum += ttft
+    s.replica[r].ttft_sum += ttft
 
 
 @compiled
-def _finish(s: EngineState, request: int, at: float) -> None:
+def _finish(s: EngineState, r: int, request: int, at: float) -> None:
     s.request[request].finished_at = at
     s.request[request].outcome = FINISHED
     s.row_sum[0].finished += 1
     s.row_sum[0].finished_tokens += s.request[request].output_tokens
-    s.row_sum[0].e2e_sum += at - s.request[request].arrival_at
+    s.replica[r].e2e_sum += at - s.request[request].arrival_at
     if s.request[request].output_tokens > 1:
-        s.row_sum[0].tpot_sum += (at - s.request[request].first_token_at) / (s.request[request].output_tokens - 1)
+        s.replica[r].tpot_sum += (at - s.request[request].first_token_at) / (s.request[request].output_tokens - 1)
         s.row_sum[0].num_tpot += 1
 
 

@@ -97,6 +97,10 @@ REPLICA = np.dtype(
         ("in_prefill", np.int64),  # the one running request whose prompt is not done
         ("heap_size", np.int64),
         ("routable", np.int64),
+        # sums over the row of telemetry that is running; a replica each, as their rounding depends on the order
+        ("ttft_sum", np.float64),
+        ("tpot_sum", np.float64),
+        ("e2e_sum", np.float64),
     ],
     align=True,
 )
@@ -141,10 +145,7 @@ ROW = np.dtype(
             "prefilled_tokens",
             "decoded_tokens",
             "preempted",
-            "tpot_sum",
             "num_tpot",
-            "e2e_sum",
-            "ttft_sum",
         )
     ]
     + [("num_ttft", np.int64)],

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil, floor, inf
 from typing import Protocol
 
 import numpy as np
 
-from forecaster.plan import CapacityPlan
+from forecaster.plan import Admission, CapacityPlan
 from forecaster.telemetry import SIGNAL_INDEX, SIGNALS, FleetState, TelemetryWindow
 from simulator.engine_state import ROW_COLUMNS, new_state
 from simulator.gateway import ROUTERS, outstanding_tokens, release_pending, run_until
@@ -71,6 +71,9 @@ class RunSettings:
             raise ValueError(f"no router is called {self.router!r}; known: {', '.join(ROUTERS)}")
         if not self.plan_interval_seconds > 0:
             raise ValueError(f"plan_interval_seconds must be > 0, got {self.plan_interval_seconds}")
+        durations = (self.telemetry_lag_seconds, self.window_seconds, self.drain_seconds)
+        if not all(seconds >= 0 for seconds in durations):
+            raise ValueError(f"telemetry_lag_seconds, window_seconds and drain_seconds must be >= 0, got {durations}")
 
 
 class Fleet:
@@ -107,14 +110,24 @@ class Fleet:
         self._route_to_serving()
 
     def advance(self, until: float) -> None:
-        """Play the fleet up to `until`: requests, pods becoming ready or empty, and a row of telemetry a second."""
+        """Play the fleet up to `until`: requests, pods becoming ready or empty, and a row of telemetry a second.
+
+        Raises
+        ------
+        ValueError
+            If `until` is after the end of the run.
+        """
+        if until > self.duration_seconds:
+            raise ValueError(f"the run ends at {self.duration_seconds} s, cannot advance to {until} s")
         while self.now < until:
             pause = min(until, self.pods.next_due_at, self._next_drain_check())
             run_until(self._state, pause)
             self._copy_rows()
             self.pods.pass_time(pause)
             self.now = pause
-            self.pods.settle(pause, is_empty=self._is_empty())
+            # draining pods are looked at on whole seconds, so that a run is the same in whatever steps it is played
+            nothing_seen = [False] * len(self.pods.states)
+            self.pods.settle(pause, is_empty=self._is_empty() if pause == floor(pause) else nothing_seen)
             self._route_to_serving()
 
     def apply(self, plan: CapacityPlan) -> None:
@@ -128,10 +141,17 @@ class Fleet:
         )
         self.pods.settle(self.now, is_empty=self._is_empty())
         self._route_to_serving()
-        gateway, admission = self._state.fleet[0], plan.admission
+        self._set_admission(plan.admission)
+
+    def _set_admission(self, admission: Admission) -> None:
+        gateway = self._state.fleet[0]
         if gateway["refill_tokens_per_second"] == inf:  # a bucket that is put in place is full
             gateway["bucket_tokens"] = admission.burst_tokens
-            gateway["refilled_at"] = self.now
+        else:  # up to now it has filled at the old rate
+            elapsed = self.now - gateway["refilled_at"]
+            level = gateway["bucket_tokens"] + elapsed * gateway["refill_tokens_per_second"]
+            gateway["bucket_tokens"] = min(level, gateway["burst_tokens"])
+        gateway["refilled_at"] = self.now
         gateway["refill_tokens_per_second"] = admission.prefill_tokens_per_second
         gateway["burst_tokens"] = admission.burst_tokens
         self._state.reserve_ratio[:] = admission.reserve_ratio_by_priority
@@ -192,7 +212,7 @@ class Fleet:
         )
 
     def _next_drain_check(self) -> float:
-        return self.now + 1.0 if self.pods.count(*DRAINING) else inf
+        return floor(self.now) + 1.0 if self.pods.count(*DRAINING) else inf
 
     def _is_empty(self) -> list[bool]:
         replica = self._state.replica

@@ -145,10 +145,14 @@ def _write_row(s: EngineState, now: float) -> None:
     row = s.rows[s.fleet[0].next_row]
     running, waiting, unprefilled = 0, s.fleet[0].num_pending, s.fleet[0].pending_tokens
     used, total = 0, 0
+    ttft_sum, tpot_sum, e2e_sum = 0.0, 0.0, 0.0
     oldest = s.request[s.fleet[0].pending_head].arrival_at if waiting else now
     for r in range(s.replica.size):
         if s.replica[r].routable:
             total += s.fleet[0].kv_blocks
+        ttft_sum += s.replica[r].ttft_sum
+        tpot_sum += s.replica[r].tpot_sum
+        e2e_sum += s.replica[r].e2e_sum
         if s.replica[r].segment_kind == IDLE:
             continue
         used += s.fleet[0].kv_blocks - s.replica[r].free_blocks
@@ -178,12 +182,12 @@ def _write_row(s: EngineState, now: float) -> None:
     row[14] = total
     count = s.row_sum[0].num_ttft
     if count:
-        row[15] = s.row_sum[0].ttft_sum / count
+        row[15] = ttft_sum / count
         row[16] = _p95(s.row_ttft[: min(count, MAX_TTFT_PER_ROW)])
     if s.row_sum[0].num_tpot > 0:
-        row[17] = s.row_sum[0].tpot_sum / s.row_sum[0].num_tpot
+        row[17] = tpot_sum / s.row_sum[0].num_tpot
     if s.row_sum[0].finished > 0:
-        row[18] = s.row_sum[0].e2e_sum / s.row_sum[0].finished
+        row[18] = e2e_sum / s.row_sum[0].finished
     _reset_sums(s)
     s.fleet[0].next_row += 1
 
@@ -200,11 +204,12 @@ def _reset_sums(s: EngineState) -> None:
     sums.prefilled_tokens = 0.0
     sums.decoded_tokens = 0.0
     sums.preempted = 0.0
-    sums.tpot_sum = 0.0
     sums.num_tpot = 0.0
-    sums.e2e_sum = 0.0
-    sums.ttft_sum = 0.0
     sums.num_ttft = 0
+    for r in range(s.replica.size):
+        s.replica[r].ttft_sum = 0.0
+        s.replica[r].tpot_sum = 0.0
+        s.replica[r].e2e_sum = 0.0
 
 
 @compiled
@@ -221,8 +226,10 @@ def _p95(values: np.ndarray) -> float:
 def _oldest_without_first_token(s: EngineState, r: int, now: float) -> float:
     """Return the arrival of the oldest request on replica `r` that has no first token, `now` if all have one."""
     oldest = now
-    if s.replica[r].in_prefill != NONE and s.request[s.replica[r].in_prefill].generated == 0:
-        oldest = s.request[s.replica[r].in_prefill].arrival_at
+    for i in range(s.replica[r].num_chunks):
+        request = s.chunk_request[r, i]
+        if s.request[request].generated == 0:
+            oldest = min(oldest, s.request[request].arrival_at)
     request = s.replica[r].waiting_head
     while request != NONE:
         if s.request[request].generated == 0:  # preempted ones, which come first, had theirs

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from forecaster.plan import NUM_PRIORITIES
+
 NORMAL_PRIORITY = 1
 
 
@@ -40,6 +42,10 @@ class RequestTable:
             raise ValueError("arrival_seconds must not decrease; sort the requests by arrival")
         if min(self.prompt_tokens.min(), self.output_tokens.min()) < 1:
             raise ValueError("prompt_tokens and output_tokens must be >= 1")
+        if self.priority.min() < 0 or self.priority.max() >= NUM_PRIORITIES:
+            raise ValueError(
+                f"priority must be 0 to {NUM_PRIORITIES - 1}, got {self.priority.min()} to {self.priority.max()}"
+            )
 
     @classmethod
     def from_columns(
