@@ -1,9 +1,11 @@
 """How the command fails: one line on stderr, exit code 1 for failures and 2 for wrong usage; `--debug` shows more."""
 
+import os
 import sys
 import traceback
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from forecaster.errors import ForecasterError
 
@@ -15,6 +17,9 @@ def run_command(command: click.Command, arguments: list[str], *, debug: bool) ->
     try:
         code = command.main(args=arguments, prog_name="foreshock", standalone_mode=False)
         return code if isinstance(code, int) else DONE
+    except NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)  # the help, as it is laid out
+        return USAGE
     except click.UsageError as error:
         hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
         _say(f"error: {error.format_message()}{hint}")
@@ -22,6 +27,10 @@ def run_command(command: click.Command, arguments: list[str], *, debug: bool) ->
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")
         return INTERRUPTED
+    except BrokenPipeError:
+        # the reader has seen enough (`| head`); what is left in the buffer must not fail again when Python exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except (click.ClickException, ForecasterError, ValueError, OSError) as error:
         if debug:
             traceback.print_exc()

@@ -2,9 +2,12 @@
 
 import json
 from dataclasses import asdict
+from math import isnan
 from pathlib import Path
 
 import click
+
+from forecaster.errors import TraceFormatError
 
 EPILOG = """
 \b
@@ -29,11 +32,18 @@ def trace() -> None:
     """Look into request traces."""
 
 
-@trace.command(epilog=EPILOG)
+@trace.command(epilog=EPILOG, short_help="Print how fast and how bursty a trace is, and its token lengths.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Write a self-contained HTML page of plots.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the jitter of traces on a coarse time grid.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="Seed of the jitter of traces on a coarse time grid.",
+)
 def stats(file: Path, as_json: bool, plot: Path | None, seed: int) -> None:
     """Print rate, peaks, inter-arrival variation and token lengths of FILE, and whether it is bursty."""
     from cli.trace_table import print_statistics, warn_of_skipped_rows
@@ -41,8 +51,11 @@ def stats(file: Path, as_json: bool, plot: Path | None, seed: int) -> None:
     from training.traces import read_trace
 
     read = read_trace(file, seed=seed)
-    statistics = trace_statistics(read.requests)
     warn_of_skipped_rows(read)
+    try:
+        statistics = trace_statistics(read.requests)
+    except ValueError as error:
+        raise TraceFormatError(f"{file}: {error}") from error
     if plot:
         from training.plots import trace_figure, write_page
 
@@ -54,7 +67,13 @@ def stats(file: Path, as_json: bool, plot: Path | None, seed: int) -> None:
         )
     if as_json:
         skipped = {"num_skipped": read.num_skipped, "skipped": [asdict(row) for row in read.skipped]}
-        click.echo(json.dumps({"file": str(file), "format": read.format, **asdict(statistics), **skipped}, indent=2))
+        # JSON knows no NaN: what the trace is too short to tell is null
+        figures = {
+            name: None if isinstance(value, float) and isnan(value) else value
+            for name, value in asdict(statistics).items()
+        }
+        page = {"file": str(file), "format": read.format, **figures, **skipped}
+        click.echo(json.dumps(page, indent=2, allow_nan=False))
         return
     print_statistics(read, statistics)
     if plot:

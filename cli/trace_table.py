@@ -1,5 +1,7 @@
 """What `foreshock trace stats` prints."""
 
+from math import isnan
+
 from rich.console import Console
 from rich.table import Table
 
@@ -10,7 +12,9 @@ from training.traces import Trace
 def print_statistics(trace: Trace, statistics: TraceStatistics) -> None:
     """Print the figures of a trace and its verdict."""
     console = Console()
-    table = Table(title=f"{trace.path.name} ({trace.format})", title_justify="left", show_header=False, box=None)
+    # names of files are no markup, and no line is folded: a script may read them
+    console.print(f"{trace.path.name} ({trace.format})", style="italic", markup=False, highlight=False, soft_wrap=True)
+    table = Table(show_header=False, box=None)
     table.add_column(style="bold")
     table.add_column(justify="right")
     for name, value in _figures(statistics):
@@ -18,7 +22,7 @@ def print_statistics(trace: Trace, statistics: TraceStatistics) -> None:
     console.print(table)
     console.print(_lengths(statistics))
     colour = "red" if statistics.is_bursty else "green"
-    console.print(statistics.verdict, style=f"bold {colour}", highlight=False)
+    console.print(statistics.verdict, style=f"bold {colour}", highlight=False, soft_wrap=True)
 
 
 def warn_of_skipped_rows(trace: Trace) -> None:
@@ -26,12 +30,13 @@ def warn_of_skipped_rows(trace: Trace) -> None:
     if not trace.num_skipped:
         return
     console = Console(stderr=True)
-    warning = f"warning: {trace.path}: skipped {trace.num_skipped} rows that are no requests"
-    console.print(warning, style="yellow", markup=False)
-    for row in trace.skipped:
-        console.print(f"  line {row.line_number}: {row.problem}", highlight=False, markup=False)
+    rows = "row that is no request" if trace.num_skipped == 1 else "rows that are no requests"
+    lines = [f"  line {row.line_number}: {row.problem}" for row in trace.skipped]
     if trace.num_skipped > len(trace.skipped):
-        console.print(f"  and {trace.num_skipped - len(trace.skipped)} more")
+        lines.append(f"  and {trace.num_skipped - len(trace.skipped):,} more")
+    warning = f"warning: {trace.path}: skipped {trace.num_skipped:,} {rows}"
+    console.print(warning, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
 
 
 def _figures(statistics: TraceStatistics) -> list[tuple[str, str]]:
@@ -39,12 +44,18 @@ def _figures(statistics: TraceStatistics) -> list[tuple[str, str]]:
         ("requests", f"{statistics.num_requests:,}"),
         ("span", f"{statistics.span_seconds:,.1f} s"),
         ("rate", f"{statistics.request_rate_per_second:.3f} requests/s"),
-        ("peak to mean, 1 s", f"{statistics.peak_to_mean_1s:.2f}"),
-        ("peak to mean, 5 s", f"{statistics.peak_to_mean_5s:.2f}"),
-        ("peak to mean, 10 s", f"{statistics.peak_to_mean_10s:.2f}"),
-        ("prompt tokens peak to mean, 10 s", f"{statistics.prompt_tokens_peak_to_mean_10s:.2f}"),
-        ("inter-arrival CV", f"{statistics.inter_arrival_cv:.2f}"),
+        ("peak to mean, 1 s", _ratio(statistics.peak_to_mean_1s)),
+        ("peak to mean, 5 s", _ratio(statistics.peak_to_mean_5s)),
+        ("peak to mean, 5 s rolling", _ratio(statistics.rolling_peak_to_mean_5s)),
+        ("peak to mean, 10 s", _ratio(statistics.peak_to_mean_10s)),
+        ("peak to mean, 10 s rolling", _ratio(statistics.rolling_peak_to_mean_10s)),
+        ("prompt tokens peak to mean, 10 s", _ratio(statistics.prompt_tokens_peak_to_mean_10s)),
+        ("inter-arrival CV", _ratio(statistics.inter_arrival_cv)),
     ]
+
+
+def _ratio(value: float) -> str:
+    return "-" if isnan(value) else f"{value:.2f}"
 
 
 def _lengths(statistics: TraceStatistics) -> Table:

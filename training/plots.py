@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
@@ -37,7 +38,7 @@ def trace_figure(requests: RequestTable, statistics: TraceStatistics) -> go.Figu
     figure.update_layout(
         template="plotly_white", height=820, margin={"l": 70, "r": 30, "t": 60, "b": 60}, hovermode="x unified"
     )
-    figure.update_layout(legend={"orientation": "h", "y": 1.08, "x": 1, "xanchor": "right"})
+    figure.update_layout(legend={"orientation": "h", "y": 1.06, "x": 0})
     return figure
 
 
@@ -50,7 +51,7 @@ def _add_rates(figure: go.Figure, requests: RequestTable, statistics: TraceStati
     at = np.arange(padded.size // stretch) * stretch
     peaks = padded.reshape(-1, stretch).max(axis=1)
     name = "in 1 s" if stretch == 1 else f"busiest second of {stretch}"
-    rolling = np.convolve(padded, np.ones(60) / 60, mode="same").reshape(-1, stretch).mean(axis=1)
+    rolling = _rolling_mean(per_second, at, seconds=60)
     mean = statistics.request_rate_per_second
     figure.add_trace(go.Scatter(x=at, y=peaks, name=name, line={"color": RATE, "width": 1}), row=1, col=1)
     figure.add_trace(go.Scatter(x=at, y=rolling, name="1-min mean", line={"color": ROLLING, "width": 2}), row=1, col=1)
@@ -60,6 +61,14 @@ def _add_rates(figure: go.Figure, requests: RequestTable, statistics: TraceStati
     )
     figure.update_xaxes(title="seconds from the first request", row=1, col=1)
     figure.update_yaxes(title="requests/s", rangemode="tozero", row=1, col=1)
+
+
+def _rolling_mean(per_second: NDArray[np.float64], at: NDArray[np.int64], *, seconds: int) -> NDArray[np.float64]:
+    """Return the mean of the seconds around each of `at`; at the ends, of those that there are."""
+    total = np.concatenate(([0.0], np.cumsum(per_second)))
+    begins = np.maximum(at - seconds // 2, 0)
+    ends = np.minimum(at + seconds // 2, per_second.size)
+    return np.asarray((total[ends] - total[begins]) / (ends - begins))
 
 
 def write_page(path: Path, *, title: str, sentence: str, figures: list[go.Figure]) -> None:

@@ -1,21 +1,17 @@
 """Request traces from files: public formats and plain named columns, plain or compressed."""
 
-import gzip
-import io
-import json
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import zstandard
 from numpy.typing import NDArray
 
 from forecaster.errors import TraceFormatError
 from forecaster.plan import NUM_PRIORITIES
 from simulator.requests import NORMAL_PRIORITY, RequestTable
+from training.trace_files import read_table
 
 KEPT_PROBLEMS = 20
 """Skipped rows that are named one by one; all are counted."""
@@ -24,9 +20,16 @@ MAX_TOKENS = 10_000_000
 """More tokens than any context window there is: a larger number is a mistake in the file."""
 
 
+MAX_DAYS_FROM_MEDIAN = 366
+"""Farther from the median arrival a time is a mistake too (BurstGPT, a long public trace, spans some 120 days).
+
+One such row (a zero among epoch seconds) would stretch a trace of an hour over half a century.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedRow:
-    """A row that is no request: its line in the (uncompressed) file and what is wrong with it."""
+    """A row that is no request: its line in the uncompressed file (Parquet: its row) and what is wrong with it."""
 
     line_number: int
     problem: str
@@ -63,10 +66,22 @@ class _Format:
     prompt: tuple[str, ...]
     output: tuple[str, ...]
     arrival_seconds: Callable[[pd.Series], NDArray[np.float64]]
+    has_coarse_grid: bool = False
 
     @property
     def required(self) -> tuple[tuple[str, ...], ...]:
         return (self.arrival, self.prompt, self.output)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns:
+    """The columns of all rows, NaN where they are no numbers; arrivals in seconds."""
+
+    arrival: NDArray[np.float64]
+    prompt: NDArray[np.float64]
+    output: NDArray[np.float64]
+    priority: NDArray[np.float64]
+    has_extra_fields: NDArray[np.bool_]
 
 
 def _from_timestamps(column: pd.Series) -> NDArray[np.float64]:
@@ -74,6 +89,8 @@ def _from_timestamps(column: pd.Series) -> NDArray[np.float64]:
 
     NaN if unparsable. The difference is taken before it becomes a float, which would lose the last 100 ns.
     """
+    if pd.api.types.is_numeric_dtype(column):
+        column = column.astype(str)  # a bare number is no TIMESTAMP: pandas would take it for an epoch of some unit
     stamps = pd.to_datetime(column, format="ISO8601", utc=True, errors="coerce")
     seconds = (stamps - stamps.min()) / pd.Timedelta(seconds=1)
     return seconds.to_numpy(dtype=np.float64)
@@ -102,6 +119,7 @@ FORMATS: tuple[_Format, ...] = (
         prompt=("input_length",),
         output=("output_length",),
         arrival_seconds=_from_milliseconds,
+        has_coarse_grid=True,
     ),
     _Format(
         name="columns",
@@ -125,34 +143,41 @@ def read_trace(path: Path | str, *, seed: int = 0) -> Trace:
         If the file is missing, unreadable, of no known format, or has no usable row.
     """
     path = Path(path)
-    table, first_line = _read_table(path)
-    kind = _format_of(path, table)
-    arrival_name, prompt_name, output_name = (_present(names, table) for names in kind.required)
-    columns = {
-        "arrival": kind.arrival_seconds(table[arrival_name]),
-        "prompt": _numbers(table[prompt_name]),
-        "output": _numbers(table[output_name]),
-        "priority": _priorities(table),
-    }
-    problems = _problems(columns, names=(arrival_name, prompt_name, output_name))
-    usable = np.array([problem == "" for problem in problems]) if problems else np.zeros(0, dtype=bool)
+    table = read_table(path)
+    kind = _format_of(path, table.rows)
+    names = tuple(next(name for name in known if name in table.rows.columns) for known in kind.required)
+    arrival_name, prompt_name, output_name = names
+    columns = _Columns(
+        arrival=kind.arrival_seconds(table.rows[arrival_name]),
+        prompt=_numbers(table.rows[prompt_name]),
+        output=_numbers(table.rows[output_name]),
+        priority=_priorities(table.rows),
+        has_extra_fields=table.has_extra_fields,
+    )
+    problem_of, problems = _problems(columns, names)
+    bad_rows = np.flatnonzero(problem_of)
     skipped = tuple(
-        SkippedRow(line_number=int(i) + first_line, problem=problems[i])
-        for i in np.flatnonzero(~usable)[:KEPT_PROBLEMS]
+        SkippedRow(line_number=int(row) + table.first_line, problem=problems[problem_of[row]])
+        for row in bad_rows[:KEPT_PROBLEMS]
     )
-    if not usable.any():
+    if bad_rows.size == problem_of.size:
         why = f"; line {skipped[0].line_number}: {skipped[0].problem}" if skipped else ""
-        raise TraceFormatError(f"{path}: no usable request in {len(problems)} rows{why}")
-    arrival = columns["arrival"][usable]
-    if kind.name == "mooncake":
+        raise TraceFormatError(f"{path}: no usable request in {problem_of.size} rows{why}")
+    requests = _requests(columns, problem_of == 0, seed=seed if kind.has_coarse_grid else None)
+    return Trace(path=path, format=kind.name, requests=requests, num_skipped=bad_rows.size, skipped=skipped)
+
+
+def _requests(columns: _Columns, usable: NDArray[np.bool_], *, seed: int | None) -> RequestTable:
+    """Return the usable rows; a seed spreads them over their grid."""
+    arrival = columns.arrival[usable]
+    if seed is not None:
         arrival = spread_over_grid(arrival, np.random.default_rng(seed))
-    requests = RequestTable.from_columns(
+    return RequestTable.from_columns(
         arrival - arrival.min(),
-        columns["prompt"][usable].astype(np.int64),
-        columns["output"][usable].astype(np.int64),
-        priority=columns["priority"][usable].astype(np.int8),
+        columns.prompt[usable].astype(np.int64),
+        columns.output[usable].astype(np.int64),
+        priority=columns.priority[usable].astype(np.int8),
     )
-    return Trace(path=path, format=kind.name, requests=requests, num_skipped=int((~usable).sum()), skipped=skipped)
 
 
 def spread_over_grid(arrival_seconds: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
@@ -164,52 +189,6 @@ def spread_over_grid(arrival_seconds: NDArray[np.float64], rng: np.random.Genera
     usual = float(np.median(np.diff(grid))) if grid.size > 1 else 0.0
     widths = np.minimum(np.diff(grid, append=grid[-1] + usual), usual)
     return np.asarray(np.sort(arrival_seconds + rng.random(arrival_seconds.size) * widths[step_of]))
-
-
-def _read_table(path: Path) -> tuple[pd.DataFrame, int]:
-    """Return the file as a table of raw values, and the line number of its first row."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    try:
-        content = _decompressed(path, suffixes)
-        if ".parquet" in suffixes:
-            return pd.read_parquet(io.BytesIO(content)), 1
-        if not content.strip():
-            raise TraceFormatError(f"{path}: the file is empty")
-        if content.lstrip()[:1] == b"{":
-            return _read_json_lines(content), 1
-        return pd.read_csv(io.BytesIO(content), dtype=str, skip_blank_lines=False, on_bad_lines="error"), 2
-    except FileNotFoundError as error:
-        raise TraceFormatError(f"{path}: no such file") from error
-    except IsADirectoryError as error:
-        raise TraceFormatError(f"{path}: is a folder, expected a trace file") from error
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
-        raise TraceFormatError(f"{path}: cannot be read: {error}") from error
-    except (ValueError, pd.errors.ParserError) as error:
-        raise TraceFormatError(f"{path}: cannot be parsed: {error}") from error
-
-
-def _decompressed(path: Path, suffixes: Sequence[str]) -> bytes:
-    if suffixes and suffixes[-1] == ".gz":
-        with gzip.open(path) as file:
-            return file.read()
-    if suffixes and suffixes[-1] == ".zst":
-        with path.open("rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw) as stream:
-            return stream.read()
-    return path.read_bytes()
-
-
-def _read_json_lines(content: bytes) -> pd.DataFrame:
-    """Return one row a line; a line that is no JSON object is a row of unknown values."""
-    rows = []
-    for line in content.splitlines():
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            row = {}
-        # lists such as hash_ids are not request columns: keeping them would make the table slow and large
-        scalars = row.items() if isinstance(row, dict) else ()
-        rows.append({name: value for name, value in scalars if not isinstance(value, list | dict)})
-    return pd.DataFrame(rows)
 
 
 def _format_of(path: Path, table: pd.DataFrame) -> _Format:
@@ -226,31 +205,34 @@ def _format_of(path: Path, table: pd.DataFrame) -> _Format:
     raise TraceFormatError(f"{path}: {wanted}; columns found: {found[:200]}; formats: {known}")
 
 
-def _present(names: tuple[str, ...], table: pd.DataFrame) -> str:
-    return next(name for name in names if name in table.columns)
-
-
 def _priorities(table: pd.DataFrame) -> NDArray[np.float64]:
     if "priority" not in table.columns:
         return np.full(len(table), float(NORMAL_PRIORITY))
     return _numbers(table["priority"])
 
 
-def _problems(columns: dict[str, NDArray[np.float64]], *, names: tuple[str, str, str]) -> list[str]:
-    """Return what is wrong with each row, empty where nothing is."""
+def _problems(columns: _Columns, names: tuple[str, ...]) -> tuple[NDArray[np.int8], tuple[str, ...]]:
+    """Return each row's problem as an index into the texts that follow; 0 where there is none."""
     arrival_name, prompt_name, output_name = names
-    arrival, prompt, output, priority = (columns[key] for key in ("arrival", "prompt", "output", "priority"))
+    arrival, prompt, output = columns.arrival, columns.prompt, columns.output
+    known = arrival[arrival >= 0]
+    days_off = np.abs(arrival - (np.median(known) if known.size else 0.0)) / 86_400
     checks = [
+        (columns.has_extra_fields, "more fields than the header names"),
         (np.isnan(arrival), f"{arrival_name} is missing or no time"),
+        (arrival < 0, f"{arrival_name} must be >= 0"),
+        (days_off > MAX_DAYS_FROM_MEDIAN, f"{arrival_name} is over {MAX_DAYS_FROM_MEDIAN} days from the median"),
         (np.isnan(prompt), f"{prompt_name} is missing or no number"),
         (np.isnan(output), f"{output_name} is missing or no number"),
         (prompt < 1, f"{prompt_name} must be >= 1"),
         (output == 0, f"{output_name} is 0: a failed request"),
         (output < 0, f"{output_name} must be >= 1"),
         ((prompt > MAX_TOKENS) | (output > MAX_TOKENS), f"more than {MAX_TOKENS} tokens"),
-        (~np.isin(priority, range(NUM_PRIORITIES)), f"priority must be 0 to {NUM_PRIORITIES - 1}"),
+        (prompt % 1 != 0, f"{prompt_name} is no whole number"),
+        (output % 1 != 0, f"{output_name} is no whole number"),
+        (~np.isin(columns.priority, range(NUM_PRIORITIES)), f"priority must be 0 to {NUM_PRIORITIES - 1}"),
     ]
-    problems = np.full(arrival.size, "", dtype=object)
-    for failed, problem in reversed(checks):  # the first check that fails names the problem
-        problems[failed] = problem
-    return list(problems)
+    problem_of = np.zeros(arrival.size, dtype=np.int8)
+    for i in range(len(checks), 0, -1):  # the first check that fails names the problem
+        problem_of[checks[i - 1][0]] = i
+    return problem_of, ("", *(text for _, text in checks))

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -40,6 +41,55 @@ def test_json_has_the_same_names_and_the_skipped_rows(trace):
     assert found["skipped"] == [{"line_number": 4, "problem": "arrival_seconds is missing or no time"}]
 
 
+def test_json_is_strict_where_a_figure_is_unknown(tmp_path):
+    path = tmp_path / "short.csv"
+    path.write_text("arrival_seconds,prompt_tokens,output_tokens\n0,10,2\n0.5,20,3\n")
+    result = CliRunner().invoke(foreshock, ["trace", "stats", str(path), "--json"])
+    assert "NaN" not in result.stdout
+    assert json.loads(result.stdout)["peak_to_mean_1s"] is None
+
+
+def test_skipped_rows_are_told_even_if_too_few_are_left(tmp_path):
+    path = tmp_path / "a[b].csv"
+    path.write_text("arrival_seconds,prompt_tokens,output_tokens\n0,10,2\n0.5,20,0\n")
+    result = call("trace", "stats", path)
+    assert result.returncode == 1
+    assert result.stderr.splitlines() == [
+        f"warning: {path}: skipped 1 row that is no request",
+        "  line 3: output_tokens is 0: a failed request",
+        f"error: {path}: statistics need two requests at different times, got 1 request(s)",
+    ]
+
+
+def test_the_bare_command_shows_its_help_as_it_is_laid_out():
+    result = call()
+    assert result.returncode == 2
+    assert result.stderr.startswith("Usage: foreshock [OPTIONS] COMMAND [ARGS]...\n\n")
+    assert "\nCommands:\n" in result.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error_to_print(trace):
+    code = ROOT.format(arguments=["trace", "stats", str(trace), "--json"])
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    result = subprocess.run(
+        [sys.executable, "-c", code], stdout=write_end, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write_end)
+    assert result.returncode == 1
+    assert "Broken pipe" not in result.stderr
+
+
+def test_help_imports_no_command():
+    code = (
+        "import sys; from click.testing import CliRunner; from cli.main import foreshock; "
+        "CliRunner().invoke(foreshock, ['--help']); "
+        "print([m for m in ('numpy', 'pandas', 'numba', 'plotly', 'rich', 'cli.trace') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
 def test_plot_is_one_page_that_loads_nothing(trace, tmp_path):
     page = tmp_path / "out" / "trace.html"
     result = CliRunner().invoke(foreshock, ["trace", "stats", str(trace), "--plot", str(page)])
@@ -56,6 +106,7 @@ def test_plot_is_one_page_that_loads_nothing(trace, tmp_path):
         (["trace", "stats"], 2, "error: Missing argument 'FILE'."),
         (["nonsense"], 2, "error: No such command 'nonsense'"),
         (["trace", "stats", "x", "--seed", "y"], 2, "error: Invalid value for '--seed'"),
+        (["trace", "stats", "x", "--seed", "-1"], 2, "error: Invalid value for '--seed'"),
     ],
 )
 def test_failures_are_one_line_and_their_exit_code(arguments, code, says):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.requests import RequestTable
-from training.trace_stats import peak_to_mean, trace_statistics
+from training.trace_stats import peak_to_mean, rolling_peak_to_mean, trace_statistics
 from training.traces import read_trace
 
 # traces/README.md of the public data: n, span_s, rate, p2m 1/5/10 s, ia_cv, prompt and output mean/p50/p99, prompt p2m
@@ -63,6 +63,42 @@ def test_peak_to_mean_agrees_with_counting_window_by_window(times, seconds):
         assert np.isnan(peak_to_mean(arrival, seconds))
     else:
         assert peak_to_mean(arrival, seconds) == pytest.approx(max(counts) / (sum(counts) / len(counts)))
+
+
+@given(
+    st.lists(st.floats(0, 60), min_size=2, max_size=60),
+    st.sampled_from([1, 5, 10]),
+    st.none() | st.integers(0, 80),
+)
+def test_rolling_peak_to_mean_agrees_with_counting_from_every_second(times, seconds, recorded):
+    arrival = np.sort(np.array(times))
+    num_seconds = int(arrival[-1]) if recorded is None else recorded
+    within = [t for t in arrival if t < num_seconds]
+    counts = [sum(1 for t in within if at <= t < at + seconds) for at in range(num_seconds - seconds + 1)]
+    found = rolling_peak_to_mean(arrival, seconds, num_seconds=recorded)
+    if not counts or not within:
+        assert np.isnan(found)
+    else:
+        assert found == pytest.approx(max(counts) / (len(within) / num_seconds * seconds))
+
+
+def test_a_burst_across_a_border_counts_whole_when_the_window_rolls():
+    arrival = np.concatenate([np.arange(0, 100, 1.0), np.linspace(13, 16.9, 40), [100]])
+    statistics = trace_statistics(table(np.sort(arrival)))
+    assert statistics.rolling_peak_to_mean_5s > 1.5 * statistics.peak_to_mean_5s
+
+
+@pytest.mark.parametrize("late", [1e9, 3e9])
+def test_one_far_request_costs_no_memory(late):
+    statistics = trace_statistics(table([*np.arange(0, 60, 0.5), late]))
+    assert statistics.peak_to_mean_1s == pytest.approx(2 / (120 / late))
+
+
+def test_a_trace_too_short_to_tell_says_so():
+    statistics = trace_statistics(table([0, 0.5]))
+    assert np.isnan(statistics.peak_to_mean_1s)
+    assert not statistics.is_bursty
+    assert "as far as can be told" in statistics.verdict
 
 
 def test_one_odd_second_does_not_make_a_trace_bursty():

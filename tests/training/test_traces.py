@@ -68,6 +68,22 @@ class TestFormats:
         path = written(tmp_path, f"a.csv{suffix}", compress(AZURE.encode()))
         assert read_trace(path).requests.num_requests == 3
 
+    def test_reads_all_frames_of_a_zstd_file(self, tmp_path):
+        compress = zstandard.ZstdCompressor().compress
+        content = b"".join(compress(line.encode()) for line in AZURE.splitlines(keepends=True))
+        assert read_trace(written(tmp_path, "a.csv.zst", content)).requests.num_requests == 3
+
+    @pytest.mark.parametrize(
+        "content",
+        ["\ufeff" + COLUMNS, COLUMNS.replace(",", ", "), COLUMNS.replace("\n", "\r\n"), COLUMNS.replace("\n", ",\n")],
+        ids=["byte order mark", "spaces", "CRLF", "comma at the end of each line"],
+    )
+    def test_reads_csv_as_other_programs_write_it(self, tmp_path, content):
+        requests = read_trace(written(tmp_path, "c.csv", content)).requests
+        assert requests.arrival_seconds.tolist() == [0, 2.5]
+        assert requests.prompt_tokens.tolist() == [20, 10]
+        assert requests.priority.tolist() == [2, 0]
+
     def test_same_seed_places_a_coarse_grid_the_same(self, tmp_path):
         path = written(tmp_path, "m.jsonl", MOONCAKE * 30)
         times = [read_trace(path, seed=seed).requests.arrival_seconds for seed in (1, 1, 2)]
@@ -89,6 +105,11 @@ class TestBadRows:
             ("2023-11-16 18:17:04,-3,5", "ContextTokens must be >= 1"),
             ("2023-11-16 18:17:04,10,0", "GeneratedTokens is 0: a failed request"),
             ("2023-11-16 18:17:04,10,-1", "GeneratedTokens must be >= 1"),
+            ("2023-11-16 18:17:04,10.5,5", "ContextTokens is no whole number"),
+            ("2023-11-16 18:17:04,10,0.5", "GeneratedTokens is no whole number"),
+            ("2023-11-16 18:17:04,10,5,7", "more fields than the header names"),
+            ("2023-11-16 18:17:04,10,5,7,8,9", "more fields than the header names"),
+            ("1970-01-01 00:00:00,10,5", "TIMESTAMP is over 366 days from the median"),
             ("2023-11-16 18:17:04,1e30,5", "more than 10000000 tokens"),
         ],
     )
@@ -105,6 +126,37 @@ class TestBadRows:
         lines[2:2] = ["", "x,1,1"]
         trace = read_trace(written(tmp_path, "a.csv", "\n".join(lines)))
         assert [row.line_number for row in trace.skipped] == [3, 4]
+
+    def test_a_negative_arrival_is_one(self, tmp_path):
+        trace = read_trace(written(tmp_path, "c.csv", COLUMNS + "-1,10,2,1\n"))
+        assert [(row.line_number, row.problem) for row in trace.skipped] == [(4, "arrival_seconds must be >= 0")]
+        assert trace.requests.arrival_seconds.tolist() == [0, 2.5]
+
+    def test_a_line_of_another_encoding_is_one(self, tmp_path):
+        lines = AZURE.encode().splitlines()
+        lines.insert(2, b"\xff\xfe,1,1")
+        trace = read_trace(written(tmp_path, "a.csv", b"\n".join(lines)))
+        assert [row.line_number for row in trace.skipped] == [3]
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b"\xff\xff",
+            b"7",
+            b"",
+            b'{"timestamp": 1' + b"0" * 400 + b', "input_length": 1, "output_length": 1}',
+            b'{"timestamp": 1' + b"0" * 5000 + b', "input_length": 1, "output_length": 1}',
+            b'{"timestamp": ' + b"[" * 100_000,
+        ],
+        ids=["no text", "no object", "blank", "infinite", "too long to print", "too deep"],
+    )
+    @pytest.mark.parametrize("place", [0, 1])
+    def test_a_strange_json_line_is_one(self, tmp_path, line, place):
+        lines = MOONCAKE.encode().splitlines()
+        lines.insert(place, line)
+        trace = read_trace(written(tmp_path, "m.jsonl", b"\n".join(lines)))
+        assert trace.requests.num_requests == 2
+        assert [row.line_number for row in trace.skipped] == [place + 1]
 
     def test_a_broken_json_line_is_one_bad_row(self, tmp_path):
         trace = read_trace(written(tmp_path, "m.jsonl", MOONCAKE + "{broken\n[1]\n" + MOONCAKE))
@@ -129,6 +181,9 @@ class TestErrors:
             ("a.csv.gz", "no gzip", "cannot be read"),
             ("a.csv.gz", gzip.compress(AZURE.encode())[:-9], "cannot be read"),
             ("a.csv.zst", "no zstd", "cannot be read"),
+            ("a.csv.zst", zstandard.ZstdCompressor().compress(AZURE.encode() * 5000)[:-3], "ended before"),
+            ("a.csv", COLUMNS.replace("\n", ",9\n").replace("priority,9", "priority"), "more fields than the header"),
+            ("a.parquet", "", "the file is empty"),
             ("a.parquet", "no parquet", "cannot be"),
             ("a.csv", 'a,b\n1,"2\n', "cannot be parsed"),
         ],
@@ -139,11 +194,29 @@ class TestErrors:
             read_trace(path)
         message = str(caught.value)
         assert message.startswith(f"{path}: ")
+        assert "\n" not in message
         assert says in message
 
     def test_a_missing_file_says_so(self, tmp_path):
         with pytest.raises(TraceFormatError, match="no such file"):
             read_trace(tmp_path / "none.csv")
+
+
+FIELDS = st.one_of(
+    st.integers(-2, 50).map(str), st.floats().map(str), st.text("0123456789.-e, x\xff", max_size=6), st.just("")
+)
+
+
+@given(st.lists(st.lists(FIELDS, min_size=1, max_size=5).map(",".join), max_size=20))
+def test_whatever_a_csv_holds_every_line_is_a_request_or_reported(tmp_path_factory, lines):
+    path = tmp_path_factory.mktemp("any") / "c.csv"
+    path.write_text("\n".join(["arrival_seconds,prompt_tokens,output_tokens", "0,1,1", *lines]) + "\n")
+    try:
+        trace = read_trace(path)
+    except TraceFormatError as error:
+        assert f"no usable request in {len(lines) + 1} rows" in str(error)
+        return
+    assert trace.requests.num_requests + trace.num_skipped == len(lines) + 1
 
 
 @given(
