@@ -13,7 +13,7 @@ KV_BLOCKS = "kv_blocks"
 PREFILL = "prefill_tokens_per_second"
 DEMAND = "demand_replicas"
 TARGETS: tuple[str, ...] = (KV_BLOCKS, PREFILL, DEMAND)
-"""Each is the maximum over (t, t+h]: of 1-s values of offered KV blocks and demand, of 5-s means of prefill tokens/s."""
+"""Each is a maximum over (t, t+h]: of 1-s values of offered KV blocks and demand, of 5-s means of prefill tokens/s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import inf
+from math import inf, nan
 
 from forecaster.forecast import QuantileForecast
 from forecaster.telemetry import FleetState, TelemetryWindow
@@ -16,6 +16,8 @@ class ReasonCode(StrEnum):
 
     SIZED_SERVING = "sized_serving"
     SIZED_SUPPLY = "sized_supply"
+    BURST = "burst"
+    BURST_MEMORY = "burst_memory"
     TTFT_GRADIENT = "ttft_gradient"
     TTFT_GRADIENT_URGENT = "ttft_gradient_urgent"
     TTFT_GRADIENT_POOL = "ttft_gradient_pool"
@@ -103,8 +105,8 @@ class PlanState:
         Ready-serving at the start of the running TTFT episode, 0 outside one.
     gradient_since_at : float
         Since when the TTFT gradient has been urgent; inf if it is not.
-    burst_ratios : tuple of (observed_at, ratio)
-        Peaks over the trailing mean that were seen, for the slow memory of bursts.
+    burst_ratios : tuple of (last_seen_at, ratio)
+        Peaks of demand over its level before, one a burst, for the slow memory of bursts.
     shedding : bool
         Whether admission was limited in the last plan.
     """
@@ -149,7 +151,7 @@ class CapacityPlan:
     admission: Admission = ADMIT_ALL
     reasons: tuple[Reason, ...] = ()
     is_valid: bool = True
-    ttft_p95_seconds: float = float("nan")
+    ttft_p95_seconds: float = nan
     forecast: QuantileForecast | None = None
     state: PlanState = field(default_factory=PlanState)
 
