@@ -8,8 +8,6 @@ from types import MappingProxyType
 
 import click
 
-from cli.errors import run_command
-
 # name -> (module:attribute, what help says of it)
 SUBCOMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -25,12 +23,15 @@ EPILOG = """
 Examples:
   # the two-minute tour: a surprise burst, live
   foreshock run
+
 \b
   # is my traffic bursty?
   foreshock trace stats requests.csv.gz
+
 \b
   # my traffic under Foreshock, an HPA and four fixed replicas
   foreshock simulate --trace requests.csv.gz --compare foreshock,hpa,static:4
+
 \b
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 """
@@ -71,4 +72,9 @@ def foreshock(debug: bool) -> None:
 def main() -> None:
     """Run the command and leave with its exit code."""
     arguments = sys.argv[1:]
-    sys.exit(run_command(foreshock, arguments, debug="--debug" in arguments))
+    try:
+        from cli.errors import run_command  # takes a moment to load, in which Ctrl-C must be clean too
+
+        sys.exit(run_command(foreshock, arguments, debug="--debug" in arguments))
+    except KeyboardInterrupt:
+        sys.exit(130)

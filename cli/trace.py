@@ -14,12 +14,15 @@ EPILOG = """
 Examples:
   # rate, peaks, token lengths and whether the traffic is bursty
   foreshock trace stats azure_llm_2023_conv.csv.gz
+
 \b
   # the same for a script
   foreshock trace stats requests.parquet --json
+
 \b
   # and to look at
   foreshock trace stats mooncake_conversation.jsonl.gz --plot out/trace.html
+
 \b
 Formats: Azure LLM inference CSV (TIMESTAMP, ContextTokens, GeneratedTokens), Mooncake JSONL (timestamp,
 input_length, output_length), CSV or Parquet with arrival_seconds, prompt_tokens, output_tokens and, if there,

@@ -14,6 +14,7 @@ from training.trace_stats import BURSTY_PEAK_TO_MEAN, TraceStatistics
 
 RATE, ROLLING, LIMIT, PROMPT, OUTPUT = "#9bbcf5", "#1f5fbf", "#dc2626", "#0891b2", "#f97316"
 MAX_POINTS = 4000
+TOOLBAR = {"displaylogo": False, "modeBarButtonsToRemove": ["sendChartToCloud"]}
 
 
 def trace_figure(requests: RequestTable, statistics: TraceStatistics) -> go.Figure:
@@ -73,7 +74,7 @@ def _rolling_mean(per_second: NDArray[np.float64], at: NDArray[np.int64], *, sec
 
 def write_page(path: Path, *, title: str, sentence: str, figures: list[go.Figure]) -> None:
     """Write a page that needs no network: a heading, a sentence and figures."""
-    plots = "\n".join(figure.to_html(full_html=False, include_plotlyjs=False) for figure in figures)
+    plots = "\n".join(figure.to_html(full_html=False, include_plotlyjs=False, config=TOOLBAR) for figure in figures)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
         f"""<!doctype html>

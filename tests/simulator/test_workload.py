@@ -64,6 +64,16 @@ def test_lengths_resemble_the_published_traces(lengths, mean, p50, p99):
 
 @pytest.mark.parametrize("name", SCENARIOS)
 class TestScenarios:
+    def test_arrivals_follow_the_rate_within_five_standard_deviations(self, name):
+        scenario = scenario_named(name)
+        rate_rng = np.random.default_rng(np.random.SeedSequence(5).spawn(1)[0])
+        rate = scenario.rate_per_second(rate_rng)
+        assert rate.size == scenario.duration_seconds
+        minutes = np.arange(0, scenario.duration_seconds + 1, 60)
+        counts = np.histogram(scenario.build(5).arrival_seconds, minutes)[0]
+        expected = np.add.reduceat(rate, minutes[:-1])
+        assert (np.abs(counts - expected) < 5 * np.sqrt(expected)).all()
+
     def test_same_seed_same_requests_another_seed_others(self, name):
         first, again, other = (scenario_named(name).build(seed) for seed in (0, 0, 1))
         assert first.arrival_seconds.tobytes() == again.arrival_seconds.tobytes()
@@ -85,6 +95,17 @@ def test_surge_trebles_the_rate_for_two_minutes():
     per_second = np.histogram(arrivals, [0, 240, 245, 365, 600])[0] / np.array([240, 5, 120, 235])
     assert per_second[0] == pytest.approx(BASE_RATE_PER_SECOND, rel=0.1)
     assert per_second[2] == pytest.approx(3 * BASE_RATE_PER_SECOND, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "height", "begin", "end"),
+    [("seckill", 3, start + 5, start + 125) for start in (500, 1100, 1700, 2300, 2900)] + [("ramp", 4, 1200, 1800)],
+)
+def test_impulses_are_as_high_and_long_as_told(name, height, begin, end):
+    rate = scenario_named(name).rate_per_second(np.random.default_rng(0)) / BASE_RATE_PER_SECOND
+    np.testing.assert_allclose(rate[begin : end + 1], height)
+    assert rate[begin - 1] < height
+    assert rate[end + 1] < height
 
 
 def test_an_unknown_scenario_lists_those_there_are():
