@@ -2,10 +2,11 @@
 
 A bucket of prefill tokens, filled at the rate at which the serving replicas prefill and as large as what they prefill
 within the TTFT target, keeps the queue of those who are let in within the target; its reserves make the least
-important class feel it first. It stands only while demand is near or over what serves.
+important class feel it first. While demand is well below what serves, the bucket stands at all that the fleet can
+prefill: the first seconds of a burst that nobody announced meet it before telemetry tells of them.
 """
 
-from math import inf, isnan
+from math import isnan
 from typing import NamedTuple
 
 from forecaster.forecast import DEMAND
@@ -32,9 +33,9 @@ def decide_admission(situation: Situation, targets: Targets) -> tuple[Admission,
     strain = strain_of(situation, serving)
     deficit = kv_deficit_ratio(situation)
     sheds_lowest = sheds_lowest_class(situation)
-    if not (_is_engaged(situation, strain) or deficit > 0 or sheds_lowest):
-        return ADMIT_ALL, None
     rate = serving * situation.config.capacity.prefill_tokens_per_second
+    if not (_is_engaged(situation, strain) or deficit > 0 or sheds_lowest):
+        return _standing(situation, rate, strain.backlog_seconds), None
     refill, burst = _bucket(situation, rate, strain.backlog_seconds)
     if deficit > 0:
         offered = situation.seen.load.prefill_tokens_per_second
@@ -51,6 +52,21 @@ def decide_admission(situation: Situation, targets: Targets) -> tuple[Admission,
     if deficit > 0:
         message += f", {deficit:.0%} of the forecast KV blocks will be missing"
     return admission, Reason(code=ReasonCode.SHEDDING, message=message, before=1.0, after=_let_in(situation, refill))
+
+
+def _standing(situation: Situation, rate: float, backlog_seconds: float) -> Admission:
+    """Return the bucket that an unannounced burst meets: it never lets in less than the fleet can prefill.
+
+    It is larger than the bucket of a strained fleet: without a queue less of the target is gone before the prompt, and
+    two long prompts at once on a small fleet should both pass. Azure conv on one replica: 98.3 % within the SLO with
+    the smaller bucket, 99.5 % with this one.
+    """
+    settings = situation.config.admission
+    if not settings.standing:
+        return ADMIT_ALL
+    allowed = _ttft_target(situation) - settings.base_step_seconds / 2
+    burst = rate * max(allowed - backlog_seconds, settings.min_burst_seconds)
+    return Admission(prefill_tokens_per_second=rate, burst_tokens=burst)
 
 
 def _let_in(situation: Situation, refill: float) -> float:
@@ -86,10 +102,16 @@ def strain_of(situation: Situation, serving: float) -> Strain:
 
 def _is_engaged(situation: Situation, strain: Strain) -> bool:
     settings = situation.config.admission
-    backlog_limit = settings.engage_backlog_ratio * situation.config.slo.ttft_seconds
+    backlog_limit = settings.engage_backlog_ratio * _ttft_target(situation)
     if situation.state.shedding:
         return strain.demand_ratio > settings.release_ratio or strain.backlog_seconds > backlog_limit / 2
     return strain.demand_ratio > settings.engage_ratio or strain.backlog_seconds > backlog_limit
+
+
+def _ttft_target(situation: Situation) -> float:
+    """Return the TTFT target of the mean prompt: long ones are given longer, and fill a larger bucket."""
+    slo = situation.config.slo
+    return slo.ttft_seconds * slo.ttft_scale(situation.seen.prompt_tokens)
 
 
 def _bucket(situation: Situation, rate: float, backlog_seconds: float) -> tuple[float, float]:
@@ -99,7 +121,7 @@ def _bucket(situation: Situation, rate: float, backlog_seconds: float) -> tuple[
     in behind it would miss the target too.
     """
     settings = situation.config.admission
-    allowed = max(situation.config.slo.ttft_seconds - settings.base_step_seconds, settings.min_burst_seconds)
+    allowed = max(_ttft_target(situation) - settings.base_step_seconds, settings.min_burst_seconds)
     excess = max(backlog_seconds - allowed, 0.0)
     refill = rate * settings.utilisation_ratio * max(1.0 - excess / settings.drain_seconds, 0.0)
     burst = rate * max(allowed - backlog_seconds, settings.min_burst_seconds)
@@ -120,8 +142,3 @@ def admitted_ratios(deficit_ratio: float, *, sheds_lowest: bool) -> tuple[float,
     """
     batch, normal, core = (min(max(1.0 - (3.0 * deficit_ratio - above), 0.0), 1.0) for above in (0.0, 1.0, 2.0))
     return (0.0 if sheds_lowest else batch), normal, core
-
-
-def is_limited(admission: Admission) -> bool:
-    """Return whether anything may be refused."""
-    return admission.prefill_tokens_per_second < inf or min(admission.admitted_ratio_by_priority) < 1

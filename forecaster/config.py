@@ -80,11 +80,14 @@ class AdmissionSettings:
     """When and how the gateway is told to hold back; ratios are of demand over what serves."""
 
     enabled: bool = True
-    engage_ratio: float = 0.9  # the bucket stands ready before demand outruns the fleet
+    standing: bool = True  # keep a bucket at the fleet's full prefill rate even while demand is low
+    engage_ratio: float = 0.9  # from here on the bucket is filled at the rate at which TPOT holds
     release_ratio: float = 0.75  # well below: the bucket is not put up and taken down by noise
     engage_backlog_ratio: float = 0.5  # of the TTFT target, in seconds of queued prefill
+    # Of the prefill rate: at the full rate every step is a full one and TPOT goes. On seckill3 0.8 gave 97.6 % where
+    # 0.9 gave 96.5 and 1.0 gave 95.9 at the same cost.
     utilisation_ratio: float = 0.8
-    base_step_seconds: float = 0.4  # of the TTFT target is gone before the queue: a mixed step and the prompt's own
+    base_step_seconds: float = 0.4  # of the TTFT target is gone without a queue: a step or two and the prompt's own
     min_burst_seconds: float = 0.2
     drain_seconds: float = 3.0  # a queue over the target is worked off within this; a tick and a telemetry lag
 
@@ -171,6 +174,8 @@ def _number_problems(config: PlannerConfig) -> list[str]:
             f"admission.release_ratio must be in [0, engage_ratio={admission.engage_ratio}], "
             f"got {admission.release_ratio}"
         )
+    if not 0 < admission.utilisation_ratio <= 1:
+        problems.append(f"admission.utilisation_ratio must be in (0, 1], got {admission.utilisation_ratio}")
     if not (admission.drain_seconds > 0 and admission.min_burst_seconds > 0):
         problems.append("admission.drain_seconds and admission.min_burst_seconds must be > 0")
     return problems

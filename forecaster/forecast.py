@@ -1,7 +1,9 @@
 """Quantile forecasts of what the fleet will be asked for: horizons x levels per target, never crossing."""
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log1p
 from typing import Protocol
 
 import numpy as np
@@ -62,17 +64,31 @@ class QuantileForecast:
         on with the slope of the last two; between horizons it is linear, outside them the nearest one stands.
         """
         grid = self.values[target]
-        by_level = [_at_level(row, self.levels, level) for row in grid]
-        return float(np.interp(horizon_seconds, self.horizons_seconds, by_level))
+        low, high, share = _between(self.horizons_seconds, horizon_seconds)
+        value = _at_level(grid[low].tolist(), self.levels, level)
+        if high == low:
+            return value
+        return value + share * (_at_level(grid[high].tolist(), self.levels, level) - value)
 
 
-def _at_level(row: Floats, levels: tuple[float, ...], level: float) -> float:
-    x = -np.log1p(-np.asarray(levels))
-    at = -np.log1p(-min(level, 0.9999))
-    if at <= x[-1]:
-        return float(np.interp(at, x, row))
-    slope = (row[-1] - row[-2]) / (x[-1] - x[-2])
-    return float(row[-1] + slope * (at - x[-1]))
+def _between(grid: tuple[float, ...], at: float) -> tuple[int, int, float]:
+    """Return the neighbours of `at` in an increasing grid and how far it is from the one to the other."""
+    high = bisect_left(grid, at)
+    if high == 0 or high == len(grid):
+        nearest = min(high, len(grid) - 1)
+        return nearest, nearest, 0.0
+    return high - 1, high, (at - grid[high - 1]) / (grid[high] - grid[high - 1])
+
+
+def _at_level(row: list[float], levels: tuple[float, ...], level: float) -> float:
+    """Return a row's quantile. Scalars and no arrays: a plan asks some ten times a tick."""
+    level = min(level, 0.9999)
+    if level <= levels[0] or len(levels) == 1:
+        return row[0]
+    high = min(bisect_left(levels, level), len(levels) - 1)
+    left, right = -log1p(-levels[high - 1]), -log1p(-levels[high])
+    # beyond the last level this goes on with the last slope
+    return row[high - 1] + (row[high] - row[high - 1]) * (-log1p(-level) - left) / (right - left)
 
 
 def repaired_quantiles(raw: Floats) -> tuple[Floats, bool]:

@@ -37,7 +37,7 @@ class Observation:
     load : PresentLoad
         Offered load now, 3-s means; what unreporting replicas hold is imputed from those that report.
     newest_demand_replicas : float
-        The same D of the newest row alone.
+        D of the newest row alone, as measured.
     level_replicas : float
         Median of D over the window, second by second: a burst shorter than half of it does not move it.
     level_before_replicas : float
@@ -109,8 +109,8 @@ def observe(inputs: PlanInput, config: PlannerConfig) -> Observation:
 
     mean_rows = within(rules.reactive_mean_seconds)
     load = present_load(context, config.capacity, mean_rows=mean_rows, step_seconds=step, imputed=imputed)
-    newest = present_load(context, config.capacity, mean_rows=1, step_seconds=step, imputed=imputed)
-    level, level_before = _levels(inputs, config, last=last)
+    demand = measured_demand(telemetry.values[: last + 1], config.capacity)
+    level, level_before = _levels(demand, telemetry.row_at[: last + 1], inputs.fleet.time_to_ready_seconds)
     prompt_tokens = _mean_prompt(context[-PROMPT_LENGTH_ROWS:])
     scale = config.slo.ttft_scale(prompt_tokens)
     num_ttft_rows = within(max(rules.ttft_mean_seconds, 2 * rules.gradient_mean_seconds))
@@ -122,7 +122,7 @@ def observe(inputs: PlanInput, config: PlannerConfig) -> Observation:
         num_fresh_rows=_num_fresh_rows(inputs, rules, last=last, end=end),
         coverage_ratio=coverage,
         load=load,
-        newest_demand_replicas=newest.demand_replicas,
+        newest_demand_replicas=float(demand[-1]),
         level_replicas=level,
         level_before_replicas=level_before,
         recent_prompt_tokens=_total(context[-within(rules.influx_seconds) :, _PROMPT]) * step,
@@ -132,15 +132,12 @@ def observe(inputs: PlanInput, config: PlannerConfig) -> Observation:
     )
 
 
-def _levels(inputs: PlanInput, config: PlannerConfig, *, last: int) -> tuple[float, float]:
+def _levels(demand: Floats, row_at: Floats, ready_seconds: float) -> tuple[float, float]:
     """Return the median of D over the window, and its mean over the minute that ended a cold lead ago."""
-    telemetry = inputs.telemetry
-    demand = measured_demand(telemetry.values[: last + 1], config.capacity)
-    row_at = telemetry.row_at[: last + 1]
     known = demand[~np.isnan(demand)]
     level = float(np.median(known)) if known.size else nan
     span = float(row_at[-1] - row_at[0])
-    lead = min(inputs.fleet.time_to_ready_seconds, span - LEVEL_SECONDS)
+    lead = min(ready_seconds, span - LEVEL_SECONDS)
     if span < LEAST_HISTORY_SECONDS or lead <= 0:
         return level, nan
     first, end = np.searchsorted(row_at, [row_at[-1] - lead - LEVEL_SECONDS, row_at[-1] - lead], side="right").tolist()

@@ -8,7 +8,7 @@ from math import isnan
 
 import numpy as np
 
-from forecaster.admission import decide_admission, is_limited
+from forecaster.admission import decide_admission
 from forecaster.config import PlannerConfig
 from forecaster.demand import offered_load
 from forecaster.forecast import DEMAND, PREFILL, QuantileForecast
@@ -56,7 +56,7 @@ def plan(inputs: PlanInput, config: PlannerConfig) -> CapacityPlan:
         reasons=(*reasons, *raised, *stabilised, *((shedding,) if shedding else ())),
         ttft_p95_seconds=_forecast_ttft(situation, targets, admission.prefill_tokens_per_second),
         forecast=inputs.forecast,
-        state=_next_state(situation, targets, shedding=is_limited(admission)),
+        state=_next_state(situation, targets, shedding=shedding is not None),
     )
 
 

@@ -61,17 +61,30 @@ def demotion_window(situation: Situation, targets: Targets) -> Verdict:
 
 
 def removal_window(situation: Situation, targets: Targets) -> Verdict:
-    """Return no smaller supply than the largest wanted within the removal window, and no smaller one after a burst."""
+    """Return no smaller supply than the largest wanted within the removal window.
+
+    Nor a smaller one than before, until a burst has been over for its cooldown and TTFT is back below its target.
+    """
     config = situation.config
-    window, cooldown = config.removal_window_seconds, config.burst_cooldown_seconds
+    window = config.removal_window_seconds
     oldest = situation.now - window
     most = max((entry[2] for entry in situation.state.targets if entry[0] >= oldest), default=0)
-    since_burst = situation.now - situation.state.last_burst_at
     message = f"a supply of {most} replicas was wanted within the last {window:g} s"
-    if since_burst < cooldown and situation.held.supply > most:
-        most = situation.held.supply
-        message = f"the last burst was {since_burst:.0f} s ago and nothing is removed for {cooldown:g} s"
+    strained = _strained(situation)
+    if strained and situation.held.supply > most:
+        most, message = situation.held.supply, strained
     after = targets.raised_to(supply=min(most, max(situation.held.supply, targets.supply)))
     if after == targets:
         return Verdict(targets)
     return changed(ReasonCode.REMOVAL_WINDOW, message, before=targets, after=after)
+
+
+def _strained(situation: Situation) -> str:
+    """Return why nothing must be removed yet, or an empty string."""
+    config = situation.config
+    since_burst = situation.now - situation.state.last_burst_at
+    if since_burst < config.burst_cooldown_seconds:
+        return f"the last burst was {since_burst:.0f} s ago: nothing is removed for {config.burst_cooldown_seconds:g} s"
+    if situation.seen.ttft_seconds > config.slo.ttft_seconds:
+        return f"TTFT is {situation.seen.ttft_seconds:.2f} s, over its target: nothing is removed"
+    return ""
