@@ -18,6 +18,7 @@ EPILOG = """
 Examples:
   # the model that ships, made again from the same seed
   foreshock train --out models/default
+
 \b
   # a quick look at what training does
   foreshock train --fleets 60 --out out/model

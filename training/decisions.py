@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import isnan
 
-from forecaster.plan import ADMIT_ALL, CapacityPlan, Reason, ReasonCode
+from forecaster.plan import CapacityPlan, Reason, ReasonCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +122,11 @@ class DecisionLog:
             reason = _decisive_reason(plan, is_serving=targets[0] != self._targets[0])
             self._append(plan, _in_words(*self._targets), _in_words(*targets), reason)
         self._targets = targets
-        sheds = plan.admission != ADMIT_ALL
+        reason = _reason_of(plan, ReasonCode.SHEDDING)
+        sheds = reason is not None
         if sheds != self._sheds:
             states = ("admits all", "sheds") if sheds else ("sheds", "admits all")
-            self._append(plan, *states, _reason_of(plan, ReasonCode.SHEDDING))
+            self._append(plan, *states, reason)
         self._sheds = sheds
 
     def _append(self, plan: CapacityPlan, before: str, after: str, reason: Reason | None) -> None:

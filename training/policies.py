@@ -20,6 +20,10 @@ from simulator.static_fleet import StaticPolicy
 
 HORIZON_SECONDS = 30.0
 
+# Before that the trailing minute that forecasts are relative to is mostly noise, and a pool ordered on it stands for
+# minutes; the planner falls back to what it has seen, and says so.
+MIN_HISTORY_ROWS = 30
+
 
 class ForeshockPolicy:
     """The one decision path: rows into features, features into a forecast, and `plan()`."""
@@ -30,12 +34,14 @@ class ForeshockPolicy:
         self.previous: CapacityPlan | None = None
         self._stream = FeatureStream(config.capacity)
         self._features: np.ndarray | None = None
+        self._num_rows = 0
         self._last_row_at = float("-inf")
 
     def observe(self, telemetry: TelemetryWindow) -> None:
         """Bring the features up to the newest row; rows seen before are passed over."""
         first = int(np.searchsorted(telemetry.row_at, self._last_row_at, side="right"))
         for i in range(first, telemetry.num_rows):
+            self._num_rows += 1
             self._last_row_at = float(telemetry.row_at[i])
             self._features = self._stream.update(self._last_row_at, telemetry.values[i])
 
@@ -53,7 +59,7 @@ class ForeshockPolicy:
         return self.previous
 
     def _forecast(self, now: float, fleet: FleetState) -> QuantileForecast | None:
-        if self._features is None:
+        if self._features is None or self._num_rows < MIN_HISTORY_ROWS:
             return None
         interval = self.config.plan_interval_seconds
         leads = (fleet.time_to_promote_seconds + interval, HORIZON_SECONDS, fleet.time_to_ready_seconds + interval)

@@ -53,13 +53,14 @@ def _plan(now: float, *, explains: bool) -> CapacityPlan:
     reason = Reason(
         code=ReasonCode.SIZED_SERVING, message="demand is expected to reach 4.2 replicas", before=2, after=serving
     )
+    shedding = Reason(code=ReasonCode.SHEDDING, message="demand outruns what serves", before=1.0, after=0.5)
     row = 20_000.0 * np.array(LEVELS)
     forecast = QuantileForecast(made_at=now, horizons_seconds=(30.0,), values={KV_BLOCKS: row[None, :]})
     return CapacityPlan(
         planned_at=now,
         serving_replicas=serving,
         supply_replicas=supply,
-        reasons=(reason,) if explains else (),
+        reasons=(reason, *([shedding] if sheds else [])) if explains else (),
         forecast=forecast if explains else None,
         admission=Admission(admitted_ratio_by_priority=(0.5, 0.5, 0.5)) if sheds else Admission(),
     )

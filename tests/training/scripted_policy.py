@@ -18,12 +18,13 @@ class ScriptedPolicy:
         serving, supply = (2, 2) if now < self.jump_at else (4, 5)
         sheds = self.jump_at <= now < self.jump_at + 10
         reason = Reason(code=ReasonCode.SIZED_SERVING, message=f"{self.message} at {now:.0f}", before=2, after=serving)
+        shedding = Reason(code=ReasonCode.SHEDDING, message="the script sheds", before=1.0, after=0.2)
         return CapacityPlan(
             planned_at=now,
             serving_replicas=serving,
             supply_replicas=supply,
             admission=Admission(admitted_ratio_by_priority=(0.2, 0.2, 1.0)) if sheds else Admission(),
-            reasons=(reason,),
+            reasons=(reason, *([shedding] if sheds else [])),
             forecast=forecast_at(now),
         )
 
