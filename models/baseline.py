@@ -63,4 +63,4 @@ class TrailingQuantileForecaster:
 def _quantiles(maxima: Floats, windows: Floats, horizon_seconds: float, *, levels: tuple[float, ...]) -> Floats:
     """Return the quantiles of the next `horizon_seconds` from the maxima over trailing windows, in seconds."""
     known_at = np.log1p(windows / horizon_seconds)  # -log(1 - W/(W + h))
-    return np.interp(-np.log1p(-np.array(levels)), known_at, maxima)
+    return np.asarray(np.interp(-np.log1p(-np.array(levels)), known_at, maxima))

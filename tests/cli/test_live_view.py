@@ -71,7 +71,7 @@ class TestFrame:
         heading = next(i for i, line in enumerate(lines) if line.startswith("Decisions"))
         assert [line.split(maxsplit=3) for line in lines[heading + 1 : heading + 4]] == [
             ["0:20", "foreshock", "2+0→5+1", "demand is expected to reach 4.2 replicas"],
-            ["0:20", "foreshock", "sheds"],
+            ["0:20", "foreshock", "sheds", "demand outruns what serves"],
             ["0:20", "hpa", "2+0→5+1"],
         ]
 

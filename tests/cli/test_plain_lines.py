@@ -12,7 +12,7 @@ class TestPlainLines:
         play_until(tracks, 22.0)
         assert lines.new_lines(22.0) == [
             "   0:20  foreshock  2+0 -> 5+1  demand is expected to reach 4.2 replicas [sized_serving]",
-            "   0:20  foreshock  admits all -> sheds",
+            "   0:20  foreshock  admits all -> sheds  demand outruns what serves [shedding]",
             "   0:20  hpa  2+0 -> 5+1",
         ]
         assert lines.new_lines(24.0) == []

@@ -22,7 +22,7 @@ class TestPolicyTrack:
         (track,) = hand_driven_tracks("foreshock")
         play_until((track,), 60.0)
         np.testing.assert_array_equal(track.band.at, forecast_band(tuple(track.fleet.plans)).at)
-        assert [decision.after for decision in track.log.decisions] == [2, 5]
+        assert [decision.after for decision in track.log.decisions] == [2, 5, 0.5]
 
     def test_lets_old_rows_go_but_not_what_they_summed_up_to(self):
         short, long = (hand_driven_tracks("a", keep_seconds=keep)[0] for keep in (15.0, 900.0))

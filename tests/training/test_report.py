@@ -64,7 +64,7 @@ class TestReport:
 
     def test_holds_every_decision_with_its_time_code_and_sentence(self, own, played):
         decisions = decision_log(played[0].result.plans).decisions
-        assert [decision.num_plans for decision in decisions] == [5, 15]
+        assert [decision.num_plans for decision in decisions] == [5, 15, 5]
         for decision in decisions:
             assert escape(decision.message) in own
         assert own.count('<tr data-code="sized_serving"') == 2
