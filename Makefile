@@ -8,7 +8,7 @@ ARGS ?=
 # The threads of BLAS and OpenMP would fight with pytest's workers for two cores.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help run test check test-long golden model lock bench-simulator clean
+.PHONY: help run test check model profiles bench-simulator lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -19,11 +19,7 @@ run:  ## a simulated fleet under a surprise burst, beside a plain HPA (ARGS="--t
 
 test:  ## the test suite (ARGS="-k planner" picks some)
 	@.ci/venv dev
-	@$(TEST_ENV) $(BIN)/pytest -n auto -m "not long" $(ARGS)
-
-test-long:  ## the statistical checks that take minutes
-	@.ci/venv dev
-	@$(BIN)/pytest -m long $(ARGS)
+	@$(TEST_ENV) $(BIN)/pytest -n auto $(ARGS)
 
 check:  ## ruff, mypy --strict for the core and the models, import-linter
 	@.ci/venv dev
@@ -35,6 +31,14 @@ check:  ## ruff, mypy --strict for the core and the models, import-linter
 model:  ## rebuild the artefact that ships in models/default
 	@.ci/venv run
 	@$(BIN)/foreshock train --out models/default $(ARGS)
+
+profiles:  ## fit the step times of simulator/profiles.py to the public calibration points again, and print them
+	@.ci/venv run
+	@PYTHONPATH=. $(BIN)/python benchmarks/fit_profiles.py
+
+bench-simulator:  ## speed, agreement with two other simulators, determinism (needs the public data)
+	@.ci/venv run
+	@PYTHONPATH=. $(BIN)/python benchmarks/bench_simulator.py
 
 lock:  ## resolve pyproject.toml again into requirements/*.lock (needs uv)
 	@printf 'setuptools\n' > /tmp/foreshock-build.in

@@ -161,7 +161,7 @@ class TestColumnMaxima:
         if np.isnan(values).all():
             assert np.isnan(found).all()
         else:
-            assert np.nanmax(found) == np.nanmax(values)
+            assert np.nanmax(found) == pytest.approx(np.nanmax(values), rel=1e-12)
 
     def test_columns_between_two_points_lie_between_them(self):
         found = column_maxima(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 2.0]), np.linspace(0, 3, 13))

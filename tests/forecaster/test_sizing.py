@@ -134,7 +134,7 @@ class TestSizeTwoTier:
         config = PlannerConfig(capacity=REPLICA)
         size = size_two_tier(forecast_demand(forecast), config, promotion_seconds=4.0, ready_seconds=30.0)
         masses = np.bincount(np.ceil(demand).astype(int)) / demand.size
-        prices = {"active_cost": 1.0, "warm_cost": 0.3, "unmet_cost": 30.0, "missed": 4 / 60}
+        prices = {"active_cost": 1.0, "warm_cost": 0.3, "unmet_cost": config.unmet_cost, "missed": 4 / 60}
         best = min(
             ((n, supply) for supply in range(masses.size + 1) for n in range(supply + 1)),
             key=lambda pair: cost_of(*pair, masses, **prices),
