@@ -14,6 +14,7 @@ _TTFT = SIGNAL_INDEX["ttft_mean_seconds"]
 _OLDEST = SIGNAL_INDEX["oldest_waiting_age_seconds"]
 _WAITING = SIGNAL_INDEX["waiting_requests"]
 _PROMPT = SIGNAL_INDEX["prompt_tokens_per_second"]
+_E2E = SIGNAL_INDEX["e2e_mean_seconds"]
 _REQUESTS = SIGNAL_INDEX["request_rate_per_second"]
 PROMPT_LENGTH_ROWS = 30
 LEVEL_SECONDS = 60.0
@@ -45,6 +46,8 @@ class Observation:
         not reach back so far.
     recent_prompt_tokens : float
         Prompt tokens that arrived in the last `influx_seconds`.
+    residence_seconds : float
+        Mean time from arrival to last token of what finished in those seconds; NaN if nothing did.
     prompt_tokens : float
         Mean prompt.
     ttft_seconds : float
@@ -63,6 +66,7 @@ class Observation:
     level_replicas: float
     level_before_replicas: float
     recent_prompt_tokens: float
+    residence_seconds: float
     prompt_tokens: float
     ttft_seconds: float
     ttft_gradient: float
@@ -83,6 +87,7 @@ _NOTHING = Observation(
     level_replicas=nan,
     level_before_replicas=nan,
     recent_prompt_tokens=nan,
+    residence_seconds=nan,
     prompt_tokens=nan,
     ttft_seconds=nan,
     ttft_gradient=nan,
@@ -126,10 +131,16 @@ def observe(inputs: PlanInput, config: PlannerConfig) -> Observation:
         level_replicas=level,
         level_before_replicas=level_before,
         recent_prompt_tokens=_total(context[-within(rules.influx_seconds) :, _PROMPT]) * step,
+        residence_seconds=_known_mean(context[-within(rules.influx_seconds) :, _E2E]),
         prompt_tokens=prompt_tokens,
         ttft_seconds=_mean_between(ttft, ages, youngest=0.0, oldest=rules.ttft_mean_seconds)[0],
         ttft_gradient=_gradient(ttft, ages, mean_seconds=rules.gradient_mean_seconds),
     )
+
+
+def _known_mean(column: Floats) -> float:
+    known = column[~np.isnan(column)]
+    return float(known.mean()) if known.size else nan
 
 
 def _levels(demand: Floats, row_at: Floats, ready_seconds: float) -> tuple[float, float]:

@@ -26,10 +26,15 @@ def token_floor(situation: Situation, targets: Targets) -> Verdict:
 
 
 def token_influx(situation: Situation, targets: Targets) -> Verdict:
-    """Return enough replicas for the blocks that the prompts of the last seconds will need, over what is free."""
+    """Return enough replicas for the blocks that the prompts of the last seconds will need, over what is free.
+
+    Where requests stay for less than that, their prompts are never held all at once: 10 s of prompts of answers that
+    take 2 s need a fifth of their blocks.
+    """
     seen, capacity = situation.seen, situation.config.capacity
     seconds = situation.config.rules.influx_seconds
-    influx_blocks = seen.recent_prompt_tokens / capacity.block_size_tokens
+    stay = seconds if isnan(seen.residence_seconds) else min(seen.residence_seconds, seconds)
+    influx_blocks = seen.recent_prompt_tokens * stay / seconds / capacity.block_size_tokens
     serving = situation.serving_within(seconds)
     free_blocks = serving * capacity.usable_kv_blocks - seen.load.kv_blocks_used
     missing_blocks = influx_blocks - max(free_blocks, 0.0)

@@ -16,7 +16,7 @@ from forecaster.planner import plan
 from forecaster.telemetry import SIGNAL_INDEX, FleetState, TelemetryWindow
 
 REPLICA = ReplicaCapacity(
-    kv_blocks=1000, block_size_tokens=16, prefill_tokens_per_second=10_000, decode_tokens_per_second=5000
+    kv_blocks=4000, block_size_tokens=16, prefill_tokens_per_second=10_000, decode_tokens_per_second=5000
 )
 NOW = 1000.0
 KEY_SIGNALS = ("request_rate_per_second", "prompt_tokens_per_second", "kv_blocks_used", "running_requests")
@@ -48,8 +48,8 @@ def telemetry(load, *, serving=4, rows=120, reporting=None, age_seconds=1.0, **c
         "waiting_requests": np.zeros(rows),
         "waiting_prompt_tokens": np.zeros(rows),
         "oldest_waiting_age_seconds": np.zeros(rows),
-        "kv_blocks_used": load * 300,
-        "kv_blocks_total": np.full(rows, serving * 1000.0),
+        "kv_blocks_used": load * 1000,
+        "kv_blocks_total": np.full(rows, serving * 4000.0),
         "prefill_tokens_per_second": tokens,
         "decode_tokens_per_second": load * 500,
         "finished_rate_per_second": tokens / 1000,
@@ -73,7 +73,7 @@ def fleet(serving=4, **more):
 def forecast(median, *, spread=0.5):
     row = median * (1 + spread * np.linspace(0, 1, len(LEVELS)))
     grid = np.array([row, 1.1 * row, 1.2 * row])
-    values = {DEMAND: grid, PREFILL: grid * REPLICA.usable_prefill_tokens_per_second, KV_BLOCKS: grid * 300}
+    values = {DEMAND: grid, PREFILL: grid * REPLICA.usable_prefill_tokens_per_second, KV_BLOCKS: grid * 1000}
     return QuantileForecast(made_at=NOW, horizons_seconds=(6.0, 30.0, 180.0), values=values)
 
 
@@ -272,14 +272,19 @@ class TestBursts:
 def test_load_around_a_boundary_does_not_flap():
     """CASES 8: +-15 % around a replica boundary every 30 s for an hour."""
     config, previous, served = PlannerConfig(capacity=REPLICA), None, []
-    for tick in range(0, 3600, 10):
-        load = 3.0 * (1.15 if (tick // 30) % 2 else 0.85)
+    load = 3.0 * np.where((np.arange(-120, 3600) // 30) % 2, 1.15, 0.85)
+    for tick in range(0, 3600, 2):
+        serving = previous.serving_replicas if previous else 4
+        warm = previous.warm_replicas if previous else 0
         inputs = given_input(
-            load, predicted=load, serving=previous.serving_replicas if previous else 4, previous=previous
+            load[tick : tick + 120],
+            serving=serving,
+            predicted=3.45,
+            previous=previous,
+            fleet_more={"warm_replicas": warm},
         )
-        shifted = replace(
-            inputs.telemetry, row_at=inputs.telemetry.row_at + tick, seen_at=inputs.telemetry.seen_at + tick
-        )
+        seen = inputs.telemetry
+        shifted = replace(seen, row_at=seen.row_at + tick, seen_at=seen.seen_at + tick)
         previous = plan(replace(inputs, now=NOW + tick, telemetry=shifted), config)
         served.append(previous.serving_replicas)
     changes = np.diff(served)
