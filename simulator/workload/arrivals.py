@@ -1,4 +1,4 @@
-"""Arrival processes, each from a generator of its own."""
+"""Poisson arrivals, and the curves that their rate follows."""
 
 import numpy as np
 from numpy.random import Generator
@@ -26,30 +26,6 @@ def poisson_arrivals(rate_per_second: Floats, rng: Generator) -> Floats:
     counts = rng.poisson(rates)
     second = np.repeat(np.arange(rates.size, dtype=np.float64), counts)
     return np.asarray(np.sort(second + rng.random(second.size)))
-
-
-def modulated_rate(
-    num_seconds: int,
-    *,
-    low_per_second: float,
-    high_per_second: float,
-    mean_low_seconds: float,
-    mean_high_seconds: float,
-    rng: Generator,
-) -> Floats:
-    """Return the rate in each second of a two-state Markov-modulated Poisson process, shape (num_seconds,).
-
-    References
-    ----------
-    W. Fischer and K. Meier-Hellstern, The Markov-modulated Poisson process cookbook, Performance Evaluation 18, 1993.
-    """
-    rates = np.empty(num_seconds)
-    at, high = 0.0, rng.random() < mean_high_seconds / (mean_low_seconds + mean_high_seconds)
-    while at < num_seconds:
-        until = at + rng.exponential(mean_high_seconds if high else mean_low_seconds)
-        rates[int(at) : min(int(until) + 1, num_seconds)] = high_per_second if high else low_per_second
-        at, high = until, not high
-    return rates
 
 
 def impulse(

@@ -22,9 +22,7 @@ class TokenLengths:
         return np.clip(np.rint(tokens), 1, self.largest).astype(np.int64)
 
 
-# Medians, means and 0.99 quantiles of the Azure LLM inference traces of 2023 (Patel et al., Splitwise, ISCA 2024):
-# conv: prompts 1,020 / 1,155 / 4,142 and answers 129 / 211 / 601 tokens; code: 1,469 / 2,048 / 7,436 and 13 / 28 / 251.
+# Medians, means and 0.99 quantiles of the Azure LLM inference trace "conv", 2023 (Patel et al., Splitwise, ISCA 2024):
+# prompts 1,020 / 1,155 / 4,142 and answers 129 / 211 / 601 tokens.
 CONV_PROMPT = TokenLengths(median=930, sigma=0.66, largest=14_000)
 CONV_OUTPUT = TokenLengths(median=150, sigma=0.85, largest=620)
-CODE_PROMPT = TokenLengths(median=1_500, sigma=0.78, largest=7_500)
-CODE_OUTPUT = TokenLengths(median=14, sigma=1.15, largest=2_000)
