@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from cli.traffic_options import seed_option, trace_option
+
 EPILOG = """
 \b
 Examples:
@@ -24,11 +26,7 @@ Ctrl-C at any moment ends it with the comparison up to there (exit code 130).
 
 
 @click.command(epilog=EPILOG)
-@click.option(
-    "--trace",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Play the requests of this file (formats: see foreshock trace stats --help).",
-)
+@trace_option
 @click.option("--scenario", metavar="NAME", help="Play a generated scenario.  [default: surge]")
 @click.option(
     "--speed",
@@ -36,9 +34,7 @@ Ctrl-C at any moment ends it with the comparison up to there (exit code 130).
     metavar="X",
     help="Simulated seconds per second of the live view.  [default: what takes half a minute]",
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Seed of the scenario."
-)
+@seed_option
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli.traffic_options import seed_option, trace_option
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -30,11 +32,7 @@ Policies: foreshock, hpa, static:N. Scenarios: surge, steady, seckill, ramp, diu
 
 
 @click.command(epilog=EPILOG)
-@click.option(
-    "--trace",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Play the requests of this file (formats: see foreshock trace stats --help).",
-)
+@trace_option
 @click.option("--scenario", metavar="NAME", help="Play a generated scenario.")
 @click.option("--policy", metavar="P", help="Play one policy.  [default: foreshock]")
 @click.option("--compare", metavar="P,P,...", help="Play several policies on the same traffic.")
@@ -54,9 +52,7 @@ Policies: foreshock, hpa, static:N. Scenarios: surge, steady, seckill, ramp, diu
 )
 @click.option("--duration", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Play only so many seconds.")
 @click.option("--router", metavar="NAME", help="least_outstanding_tokens (default) or round_robin.")
-@click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Seed of the scenario."
-)
+@seed_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
     "--report",

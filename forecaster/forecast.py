@@ -14,6 +14,8 @@ LEVELS: tuple[float, ...] = (0.5, 0.7, 0.9, 0.95, 0.98, 0.99)
 KV_BLOCKS = "kv_blocks"
 PREFILL = "prefill_tokens_per_second"
 DEMAND = "demand_replicas"
+HEADLINE_HORIZON_SECONDS = 30.0
+"""The horizon that is shown, and at which TTFT is foretold: about what a replica takes to start at best."""
 TARGETS: tuple[str, ...] = (KV_BLOCKS, PREFILL, DEMAND)
 """Each is a maximum over (t, t+h]: of 1-s values of offered KV blocks and demand, of 5-s means of prefill tokens/s."""
 

@@ -121,6 +121,7 @@ def observe(inputs: PlanInput, config: PlannerConfig) -> Observation:
     num_ttft_rows = within(max(rules.ttft_mean_seconds, 2 * rules.gradient_mean_seconds))
     ttft = [value / scale for value in _ttft_by_row(context[-num_ttft_rows:])]
     ages = (seen_at - row_at[-num_ttft_rows:]).tolist()
+    recent = context[-within(rules.influx_seconds) :]
     return Observation(
         seen_at=seen_at,
         age_seconds=inputs.now - seen_at,
@@ -130,8 +131,8 @@ def observe(inputs: PlanInput, config: PlannerConfig) -> Observation:
         newest_demand_replicas=float(demand[-1]),
         level_replicas=level,
         level_before_replicas=level_before,
-        recent_prompt_tokens=_total(context[-within(rules.influx_seconds) :, _PROMPT]) * step,
-        residence_seconds=_known_mean(context[-within(rules.influx_seconds) :, _E2E]),
+        recent_prompt_tokens=_total(recent[:, _PROMPT]) * step,
+        residence_seconds=_known_mean(recent[:, _E2E]),
         prompt_tokens=prompt_tokens,
         ttft_seconds=_mean_between(ttft, ages, youngest=0.0, oldest=rules.ttft_mean_seconds)[0],
         ttft_gradient=_gradient(ttft, ages, mean_seconds=rules.gradient_mean_seconds),
@@ -152,9 +153,7 @@ def _levels(demand: Floats, row_at: Floats, ready_seconds: float) -> tuple[float
     if span < LEAST_HISTORY_SECONDS or lead <= 0:
         return level, nan
     first, end = np.searchsorted(row_at, [row_at[-1] - lead - LEVEL_SECONDS, row_at[-1] - lead], side="right").tolist()
-    earlier = demand[first:end]
-    earlier = earlier[~np.isnan(earlier)]
-    return level, float(earlier.mean()) if earlier.size else nan
+    return level, _known_mean(demand[first:end])
 
 
 def _newest_known_row(values: Floats, required: tuple[str, ...], *, end: int) -> int:

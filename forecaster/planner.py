@@ -11,7 +11,7 @@ import numpy as np
 from forecaster.admission import decide_admission
 from forecaster.config import PlannerConfig
 from forecaster.demand import offered_load
-from forecaster.forecast import DEMAND, PREFILL, QuantileForecast
+from forecaster.forecast import DEMAND, HEADLINE_HORIZON_SECONDS, PREFILL, QuantileForecast
 from forecaster.observation import Observation, observe
 from forecaster.plan import CapacityPlan, PlanInput, PlanState, Reason, ReasonCode
 from forecaster.rules import RAISING, STABILISING, Situation, Targets, apply_rules
@@ -175,7 +175,7 @@ def _arriving(forecast: QuantileForecast | None, seen: Observation) -> float:
     now = seen.load.prefill_tokens_per_second
     if forecast is None or PREFILL not in forecast.values:
         return now
-    ahead = forecast.quantile(PREFILL, horizon_seconds=30.0, level=0.5)
+    ahead = forecast.quantile(PREFILL, horizon_seconds=HEADLINE_HORIZON_SECONDS, level=0.5)
     return ahead if isnan(now) else max(ahead, now)
 
 

@@ -156,16 +156,6 @@ class TelemetryWindow:
             step_seconds=self.step_seconds,
         )
 
-    def latest(self, name: str, *, now: float, max_age_seconds: float) -> float:
-        """Return the newest known value of a signal, NaN if none is younger than `max_age_seconds`."""
-        column = self.column(name)
-        for i in range(self.num_rows - 1, -1, -1):
-            if now - self.row_at[i] > max_age_seconds:
-                break
-            if column[i] == column[i]:
-                return float(column[i])
-        return float("nan")
-
 
 def _window_problem(window: TelemetryWindow) -> str:
     """Return what is wrong with a window in one sentence, or an empty string."""

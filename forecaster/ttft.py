@@ -15,9 +15,9 @@ from itertools import pairwise
 from math import isnan, log, nan
 
 from forecaster.capacity import ReplicaCapacity
+from forecaster.forecast import HEADLINE_HORIZON_SECONDS
 from forecaster.telemetry import FleetState
 
-HORIZON_SECONDS = 30.0
 LONGEST_TTFT_SECONDS = 3600.0  # a queue that nothing drains: said as an hour, never as infinity
 BASE_STEP_SECONDS = 0.05  # the step that is running when a request arrives, and its first output token
 P95_OVER_MEAN = 3.0  # of exponential prompt lengths and waits: -ln 0.05
@@ -121,7 +121,7 @@ def ttft_p95_seconds(
     queued_tokens: float,
     arriving_tokens_per_second: float,
     prompt_tokens: float,
-    horizon_seconds: float = HORIZON_SECONDS,
+    horizon_seconds: float = HEADLINE_HORIZON_SECONDS,
     variability: float = 1.0,
 ) -> float:
     """Return the TTFT p95 of requests that arrive at the horizon; NaN if the queue or the arrivals are unknown.

@@ -1,6 +1,7 @@
 """The forecaster that runs live: the model where it works, the baseline where it does not, and always says which."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from forecaster.errors import ArtifactMismatchError
@@ -70,5 +71,11 @@ def load_forecaster(folder: Path) -> DemandForecaster:
 
 
 def load_default() -> DemandForecaster:
-    """Return the forecaster of the artefact that ships."""
+    """Return a forecaster of the artefact that ships, which is read and unpacked once a process."""
+    shipped = _shipped()
+    return DemandForecaster(shipped.model, model_problem=shipped.model_problem)
+
+
+@cache
+def _shipped() -> DemandForecaster:
     return load_forecaster(DEFAULT_FOLDER)

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forecaster.plan import NUM_PRIORITIES
+from forecaster.telemetry import Floats
 from simulator.profiles import EngineProfile
 from simulator.requests import RequestTable
 
-F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
 
 NONE = -1
@@ -188,11 +188,11 @@ class EngineState(NamedTuple):
     heap_request: I8
     chunk_request: I8
     chunk_tokens: I8
-    token_seconds: F8
-    reserve_ratio: F8
-    admitted_ratio: F8
-    rows: F8
-    row_ttft: F8
+    token_seconds: Floats
+    reserve_ratio: Floats
+    admitted_ratio: Floats
+    rows: Floats
+    row_ttft: Floats
 
 
 def new_state(

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from forecaster.errors import ConfigError
-
-Floats = NDArray[np.float64]
+from forecaster.telemetry import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

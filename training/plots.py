@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
-from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
 from simulator.requests import RequestTable
+from training.report_figures import plotly_script
 from training.trace_stats import BURSTY_PEAK_TO_MEAN, TraceStatistics
 
 RATE, ROLLING, LIMIT, PROMPT, OUTPUT = "#9bbcf5", "#1f5fbf", "#dc2626", "#0891b2", "#f97316"
@@ -80,7 +80,7 @@ def write_page(path: Path, *, title: str, sentence: str, figures: list[go.Figure
         f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
 <style>body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1280px; margin: 24px auto; padding: 0 20px }}</style>
-<script>{get_plotlyjs()}</script></head>
+<script>{plotly_script()}</script></head>
 <body><h1>{escape(title)}</h1><p>{escape(sentence)}</p>
 {plots}
 </body></html>

@@ -10,15 +10,13 @@ import numpy as np
 
 from forecaster.config import PlannerConfig
 from forecaster.features import FeatureStream
-from forecaster.forecast import Forecaster, QuantileForecast
+from forecaster.forecast import HEADLINE_HORIZON_SECONDS, Forecaster, QuantileForecast
 from forecaster.plan import CapacityPlan, PlanInput, Reason, ReasonCode
 from forecaster.planner import plan
 from forecaster.telemetry import FleetState, TelemetryWindow
 from models import load_default
 from simulator.fleet import Policy
 from simulator.static_fleet import StaticPolicy
-
-HORIZON_SECONDS = 30.0
 
 # Before that the trailing minute that forecasts are relative to is mostly noise, and a pool ordered on it stands for
 # minutes; the planner falls back to what it has seen, and says so.
@@ -62,8 +60,14 @@ class ForeshockPolicy:
         if self._features is None or self._num_rows < MIN_HISTORY_ROWS:
             return None
         interval = self.config.plan_interval_seconds
-        leads = (fleet.time_to_promote_seconds + interval, HORIZON_SECONDS, fleet.time_to_ready_seconds + interval)
-        return self.forecaster.forecast(self._features, made_at=now, horizons_seconds=tuple(sorted(set(leads))))
+        promotion, ready = fleet.time_to_promote_seconds + interval, fleet.time_to_ready_seconds + interval
+        horizons = tuple(sorted({promotion, HEADLINE_HORIZON_SECONDS, ready}))
+        try:
+            return self.forecaster.forecast(self._features, made_at=now, horizons_seconds=horizons)
+        except (
+            Exception
+        ):  # whatever a forecaster does wrong, the fleet is planned for: on what was seen, and it says so
+            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

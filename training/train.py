@@ -7,7 +7,7 @@ follows from the seed; the number of workers changes nothing but the time.
 import platform
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -110,15 +110,7 @@ def train(settings: TrainingSettings, *, progress: Progress | None = None) -> Tr
     tell("scoring", 0, 1)
     scores = forecast_scores(artifact, test, climatology=data.of_runs(fit_runs))
     return TrainingResult(
-        artifact=ModelArtifact(
-            booster_texts=artifact.booster_texts,
-            targets=artifact.targets,
-            horizons_seconds=artifact.horizons_seconds,
-            levels=artifact.levels,
-            offsets=artifact.offsets,
-            provenance=_provenance(settings, data),
-            metrics=scores.to_json(),
-        ),
+        artifact=replace(artifact, provenance=_provenance(settings, data), metrics=scores.to_json()),
         scores=scores,
     )
 

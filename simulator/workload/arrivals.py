@@ -2,9 +2,8 @@
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from forecaster.telemetry import Floats
 
 
 def poisson_arrivals(rate_per_second: Floats, rng: Generator) -> Floats:

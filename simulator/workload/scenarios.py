@@ -6,13 +6,11 @@ from types import MappingProxyType
 
 import numpy as np
 from numpy.random import Generator, SeedSequence
-from numpy.typing import NDArray
 
+from forecaster.telemetry import Floats
 from simulator.requests import RequestTable
 from simulator.workload.arrivals import impulse, poisson_arrivals
 from simulator.workload.lengths import CONV_OUTPUT, CONV_PROMPT
-
-Floats = NDArray[np.float64]
 
 PRIORITY_SHARES = (0.2, 0.6, 0.2)
 """Batch, normal and core requests."""
