@@ -110,7 +110,7 @@ class PlannerConfig:
     active_cost: float = 1.0
     warm_cost_ratio: float = 0.3  # what a warm replica costs of an active one; the operator knows, 1 = the same GPU
     # c_v: a replica-second of unmet demand in active replica-seconds. On the generated surge 6, 10, 15 and 30 gave
-    # 96.2, 98.4, 98.8 and 99.0 % within the SLO for 4.7, 5.1, 5.5 and 6.3 GPU-hours.
+    # 95.1, 96.0, 98.4 and 98.5 % within the SLO for 4.5, 4.7, 5.3 and 5.5 GPU-hours.
     unmet_cost: float = 15.0
     typical_burst_seconds: float = 60.0  # T_b: seckill-like impulses last one to two minutes
     plan_interval_seconds: float = 2.0
