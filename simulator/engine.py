@@ -17,9 +17,10 @@ from numba import njit
 from simulator.engine_state import DECODING, FINISHED, IDLE, MAX_TTFT_PER_ROW, MIXED, NONE, EngineState
 
 compiled = njit(cache=True, error_model="numpy", nogil=True)
+inner = njit(cache=True, error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-@compiled
+@inner
 def advance(s: EngineState, r: int, until: float) -> None:
     """Bring replica `r` to `until`: complete every segment that ends by then and schedule the next."""
     while s.replica[r].segment_end_at <= until:
@@ -28,7 +29,7 @@ def advance(s: EngineState, r: int, until: float) -> None:
         _schedule(s, r, at)
 
 
-@compiled
+@inner
 def enqueue(s: EngineState, r: int, request: int, now: float) -> None:
     """Put a request at the end of replica `r`'s queue; the replica must have been advanced to `now`."""
     s.request[request].served_by = r
@@ -50,7 +51,7 @@ def enqueue(s: EngineState, r: int, request: int, now: float) -> None:
         s.replica[r].segment_end_at = s.replica[r].segment_start_at + _steps_seconds(s, r, steps)
 
 
-@compiled
+@inner
 def steps_done(s: EngineState, r: int, now: float) -> int:
     """Return how many steps of the running decode segment are complete at `now`, at most all but the last."""
     growth = s.replica[r].step_growth_seconds
@@ -65,7 +66,7 @@ def steps_done(s: EngineState, r: int, now: float) -> int:
     return min(max(k, 0), s.replica[r].segment_steps - 1)
 
 
-@compiled
+@inner
 def blocks_taken(s: EngineState, r: int, steps: int) -> int:
     """Return how many new blocks the next `steps` decode steps of replica `r` need."""
     size = s.fleet[0].block_size_tokens
@@ -75,25 +76,25 @@ def blocks_taken(s: EngineState, r: int, steps: int) -> int:
     return taken
 
 
-@compiled
+@inner
 def count_decoded(s: EngineState, r: int, steps: int) -> None:
     """Count the tokens of the running decode segment's first `steps` steps that were not counted yet."""
     s.row_sum[0].decoded_tokens += s.replica[r].num_decoding * (steps - s.replica[r].segment_counted)
     s.replica[r].segment_counted = steps
 
 
-@compiled
+@inner
 def _steps_seconds(s: EngineState, r: int, steps: int) -> float:
     return steps * s.replica[r].first_step_seconds + s.replica[r].step_growth_seconds * (steps * (steps - 1) / 2)
 
 
-@compiled
+@inner
 def _blocks_for(s: EngineState, tokens: int) -> int:
     size = s.fleet[0].block_size_tokens
     return (tokens + size - 1) // size
 
 
-@compiled
+@inner
 def _schedule(s: EngineState, r: int, now: float) -> None:
     """Start replica `r`'s next segment at `now`, or leave it idle."""
     preempted = _fill_batch(s, r)
@@ -108,7 +109,7 @@ def _schedule(s: EngineState, r: int, now: float) -> None:
         s.replica[r].segment_end_at = np.inf
 
 
-@compiled
+@inner
 def _fill_batch(s: EngineState, r: int) -> bool:
     """Choose the prompt chunks of the next step, preempting where blocks are short; True if anything was preempted."""
     size = s.fleet[0].block_size_tokens
@@ -136,7 +137,7 @@ def _fill_batch(s: EngineState, r: int) -> bool:
     return preempted
 
 
-@compiled
+@inner
 def _admit(s: EngineState, r: int, budget: int, spare: int) -> None:
     """Move waiting requests into the batch, first come first served, while tokens, blocks and sequences allow."""
     while budget > 0 and s.replica[r].waiting_head != NONE and s.replica[r].num_running < s.fleet[0].max_num_seqs:
@@ -155,7 +156,7 @@ def _admit(s: EngineState, r: int, budget: int, spare: int) -> None:
             s.replica[r].in_prefill = request
 
 
-@compiled
+@inner
 def _take_chunk(s: EngineState, r: int, request: int, chunk: int, needed_blocks: int) -> None:
     i = s.replica[r].num_chunks
     s.chunk_request[r, i] = request
@@ -165,7 +166,7 @@ def _take_chunk(s: EngineState, r: int, request: int, chunk: int, needed_blocks:
     s.replica[r].free_blocks -= needed_blocks
 
 
-@compiled
+@inner
 def _start_mixed(s: EngineState, r: int, now: float) -> None:
     """Start one step of the decoding sequences and the chunks taken."""
     tokens = s.replica[r].num_decoding
@@ -187,7 +188,7 @@ def _start_mixed(s: EngineState, r: int, now: float) -> None:
     s.replica[r].free_blocks -= s.block_due[r, s.replica[r].decode_step % s.fleet[0].block_size_tokens]
 
 
-@compiled
+@inner
 def _start_decoding(s: EngineState, r: int, now: float, preempted: bool) -> None:
     """Start a run of decode-only steps up to the next finish or block shortage."""
     n = s.replica[r].num_decoding
@@ -215,7 +216,7 @@ def _start_decoding(s: EngineState, r: int, now: float, preempted: bool) -> None
     s.replica[r].segment_end_at = now + _steps_seconds(s, r, steps)
 
 
-@compiled
+@inner
 def _complete(s: EngineState, r: int, at: float) -> None:
     """Apply the segment that ends at `at`: tokens made, blocks taken, requests finished, prompts done."""
     steps = s.replica[r].segment_steps
@@ -238,7 +239,7 @@ def _complete(s: EngineState, r: int, at: float) -> None:
         s.replica[r].num_chunks = 0
 
 
-@compiled
+@inner
 def _complete_chunk(s: EngineState, r: int, request: int, chunk: int, at: float) -> None:
     s.request[request].kv_tokens += chunk
     s.replica[r].unprefilled_tokens -= chunk
@@ -259,7 +260,7 @@ def _complete_chunk(s: EngineState, r: int, request: int, chunk: int, at: float)
     _start_sequence(s, r, request)
 
 
-@compiled
+@inner
 def _first_token(s: EngineState, r: int, request: int, at: float) -> None:
     s.request[request].first_token_at = at
     ttft = at - s.request[request].arrival_at
@@ -270,7 +271,7 @@ def _first_token(s: EngineState, r: int, request: int, at: float) -> None:
     s.replica[r].ttft_sum += ttft
 
 
-@compiled
+@inner
 def _finish(s: EngineState, r: int, request: int, at: float) -> None:
     s.request[request].finished_at = at
     s.request[request].outcome = FINISHED
@@ -282,7 +283,7 @@ def _finish(s: EngineState, r: int, request: int, at: float) -> None:
         s.row_sum[0].num_tpot += 1
 
 
-@compiled
+@inner
 def _start_sequence(s: EngineState, r: int, request: int) -> None:
     """Make a prefilled request decode from the next step on."""
     tokens = s.request[request].kv_tokens
@@ -298,7 +299,7 @@ def _start_sequence(s: EngineState, r: int, request: int) -> None:
     _heap_push(s, r, s.request[request].finish_step, request)
 
 
-@compiled
+@inner
 def _stop_decoding(s: EngineState, r: int, request: int) -> None:
     """Take a decoding request out of the step and free its blocks; it is still linked among the running."""
     tokens = s.request[request].base + s.replica[r].decode_step
@@ -308,7 +309,7 @@ def _stop_decoding(s: EngineState, r: int, request: int) -> None:
     s.replica[r].context_tokens -= tokens
 
 
-@compiled
+@inner
 def _preempt_last(s: EngineState, r: int) -> None:
     """Take the last admitted request's blocks and put it at the head of the queue, to be recomputed."""
     request = s.replica[r].running_tail
@@ -341,7 +342,7 @@ def _preempt_last(s: EngineState, r: int) -> None:
     s.row_sum[0].preempted += 1
 
 
-@compiled
+@inner
 def _leave_queue_head(s: EngineState, r: int) -> None:
     request = s.replica[r].waiting_head
     s.replica[r].waiting_head = s.request[request].following
@@ -352,7 +353,7 @@ def _leave_queue_head(s: EngineState, r: int) -> None:
     s.replica[r].num_waiting -= 1
 
 
-@compiled
+@inner
 def _join_running(s: EngineState, r: int, request: int) -> None:
     s.request[request].preceding = s.replica[r].running_tail
     s.request[request].following = NONE
@@ -364,7 +365,7 @@ def _join_running(s: EngineState, r: int, request: int) -> None:
     s.replica[r].num_running += 1
 
 
-@compiled
+@inner
 def _leave_running(s: EngineState, r: int, request: int) -> None:
     before, after = s.request[request].preceding, s.request[request].following
     if before == NONE:
@@ -378,14 +379,14 @@ def _leave_running(s: EngineState, r: int, request: int) -> None:
     s.replica[r].num_running -= 1
 
 
-@compiled
+@inner
 def _heap_push(s: EngineState, r: int, step: int, request: int) -> None:
     i = s.replica[r].heap_size
     s.replica[r].heap_size = i + 1
     _heap_up(s, r, i, step, request)
 
 
-@compiled
+@inner
 def _heap_up(s: EngineState, r: int, i: int, step: int, request: int) -> None:
     while i > 0:
         parent = (i - 1) // 2
@@ -398,7 +399,7 @@ def _heap_up(s: EngineState, r: int, i: int, step: int, request: int) -> None:
     s.heap_request[r, i] = request
 
 
-@compiled
+@inner
 def _heap_remove(s: EngineState, r: int, i: int) -> None:
     """Remove entry `i` of the heap of finish steps: the last entry takes its place and sinks or rises."""
     last = s.replica[r].heap_size - 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simulator.engine import advance, blocks_taken, compiled, count_decoded, enqueue, steps_done
+from simulator.engine import advance, blocks_taken, compiled, inner, count_decoded, enqueue, steps_done
 from simulator.engine_state import DECODING, IDLE, MAX_TTFT_PER_ROW, NONE, SHED, EngineState
 
 ROUTERS = ("least_outstanding_tokens", "round_robin")
@@ -49,14 +49,14 @@ def release_pending(s: EngineState, now: float) -> None:
         enqueue(s, r, request, now)
 
 
-@compiled
+@inner
 def _advance_all(s: EngineState, until: float) -> None:
     for r in range(s.replica.size):
         if s.replica[r].segment_end_at <= until:
             advance(s, r, until)
 
 
-@compiled
+@inner
 def _arrive(s: EngineState, request: int, now: float) -> None:
     tokens = s.request[request].prompt_tokens
     s.row_sum[0].arrived += 1
@@ -80,7 +80,7 @@ def _arrive(s: EngineState, request: int, now: float) -> None:
     s.fleet[0].pending_tokens += tokens
 
 
-@compiled
+@inner
 def _admitted(s: EngineState, request: int, now: float) -> bool:
     """Return whether the plan in force lets the request in, and take its tokens from the bucket."""
     priority = s.request[request].priority
@@ -101,7 +101,7 @@ def _admitted(s: EngineState, request: int, now: float) -> bool:
     return True
 
 
-@compiled
+@inner
 def _fraction_of(request: int) -> float:
     """Return a number in [0, 1) that is the same for a request in every run (splitmix64; Steele et al. 2014)."""
     z = np.uint64(request) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
@@ -111,7 +111,7 @@ def _fraction_of(request: int) -> float:
     return float(z >> np.uint64(11)) / 9007199254740992.0
 
 
-@compiled
+@inner
 def _route(s: EngineState) -> int:
     """Return the replica for the next request, `NONE` if none is routable."""
     num_replicas = s.replica.size
@@ -139,7 +139,7 @@ def outstanding_tokens(s: EngineState, r: int) -> int:
     )
 
 
-@compiled
+@inner
 def _write_row(s: EngineState, now: float) -> None:
     """Write the row that ends at `now` and begin the next."""
     row = s.rows[s.fleet[0].next_row]
@@ -192,7 +192,7 @@ def _write_row(s: EngineState, now: float) -> None:
     s.fleet[0].next_row += 1
 
 
-@compiled
+@inner
 def _reset_sums(s: EngineState) -> None:
     sums = s.row_sum[0]
     sums.arrived = 0.0
@@ -212,7 +212,7 @@ def _reset_sums(s: EngineState) -> None:
         s.replica[r].e2e_sum = 0.0
 
 
-@compiled
+@inner
 def _p95(values: np.ndarray) -> float:
     """Return the 0.95 quantile, linear between order statistics."""
     ordered = np.sort(values)
@@ -222,7 +222,7 @@ def _p95(values: np.ndarray) -> float:
     return ordered[low] + (at - low) * (ordered[high] - ordered[low])
 
 
-@compiled
+@inner
 def _oldest_without_first_token(s: EngineState, r: int, now: float) -> float:
     """Return the arrival of the oldest request on replica `r` that has no first token, `now` if all have one."""
     oldest = now
