@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simulator.engine import advance, blocks_taken, compiled, inner, count_decoded, enqueue, steps_done
+from simulator.engine import advance, blocks_taken, compiled, count_decoded, enqueue, inner, steps_done
 from simulator.engine_state import DECODING, IDLE, MAX_TTFT_PER_ROW, NONE, SHED, EngineState
 
 ROUTERS = ("least_outstanding_tokens", "round_robin")

@@ -140,12 +140,7 @@ def servable_requests(requests: RequestTable, profile: EngineProfile) -> tuple[R
 
 def selected(requests: RequestTable, mask: NDArray[np.bool_]) -> RequestTable:
     """Return the requests at which `mask`, of shape (n,), is true."""
-    return RequestTable(
-        arrival_seconds=requests.arrival_seconds[mask],
-        prompt_tokens=requests.prompt_tokens[mask],
-        output_tokens=requests.output_tokens[mask],
-        priority=requests.priority[mask],
-    )
+    return requests.take(np.flatnonzero(mask))
 
 
 def sensible_initial_replicas(requests: RequestTable, profile: EngineProfile) -> int:
