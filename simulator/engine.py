@@ -203,12 +203,8 @@ def _start_decoding(s: EngineState, r: int, now: float, preempted: bool) -> None
             if taken > s.replica[r].free_blocks:
                 steps = i
                 break
-    s.replica[r].first_step_seconds = (
-        s.token_seconds[n]
-        + s.fleet[0].seconds_per_context_token * s.replica[r].context_tokens
-        + s.fleet[0].seconds_per_sequence * n
-    )
-    s.replica[r].step_growth_seconds = s.fleet[0].seconds_per_context_token * n
+    s.replica[r].first_step_seconds = s.decode_seconds[n, 0] + s.decode_seconds[n, 1] * s.replica[r].context_tokens
+    s.replica[r].step_growth_seconds = s.decode_seconds[n, 1] * n
     s.replica[r].segment_kind = DECODING
     s.replica[r].segment_steps = steps
     s.replica[r].segment_counted = 0

@@ -170,7 +170,9 @@ class EngineState(NamedTuple):
     chunk_request, chunk_tokens : ndarray of int64, shape (r, max_num_seqs)
         The prompt chunks of the step being computed.
     token_seconds : ndarray of float64
-        Step time by number of tokens in the step.
+        Step time by number of tokens in the step, for steps with a prompt chunk.
+    decode_seconds : ndarray of float64, shape (max_num_seqs + 1, 2)
+        Of a step that only decodes, by batch size: without context, and for each token of context.
     reserve_ratio, admitted_ratio : ndarray of float64, shape (3,)
         Admission by priority.
     rows : ndarray of float64, shape (n_rows, len(ROW_COLUMNS))
@@ -189,6 +191,7 @@ class EngineState(NamedTuple):
     chunk_request: I8
     chunk_tokens: I8
     token_seconds: Floats
+    decode_seconds: Floats
     reserve_ratio: Floats
     admitted_ratio: Floats
     rows: Floats
@@ -221,6 +224,7 @@ def new_state(
         chunk_request=np.zeros(per_sequence, dtype=np.int64),
         chunk_tokens=np.zeros(per_sequence, dtype=np.int64),
         token_seconds=step.token_seconds(profile.max_num_batched_tokens + profile.max_num_seqs),
+        decode_seconds=step.decode_seconds(profile.max_num_seqs),
         reserve_ratio=np.zeros(NUM_PRIORITIES),
         admitted_ratio=np.ones(NUM_PRIORITIES),
         rows=np.full((num_rows, len(ROW_COLUMNS)), np.nan),

@@ -63,6 +63,15 @@ class StepTime:
         beyond = seconds[-1] + (tokens - knots[-1]) * slope
         return np.where(tokens > knots[-1], beyond, np.interp(tokens, knots, seconds))
 
+    def decode_seconds(self, max_sequences: int) -> Floats:
+        """Return the time of a step that only decodes, by batch size: shape (max_sequences + 1, 2).
+
+        Column 0 is the part without context, in seconds, column 1 what each token of context adds.
+        """
+        sequences = np.arange(max_sequences + 1)
+        without_context = self.token_seconds(max_sequences) + self.seconds_per_sequence * sequences
+        return np.column_stack([without_context, np.full(sequences.size, self.seconds_per_decode_context_token)])
+
     def seconds(
         self,
         *,
