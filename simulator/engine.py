@@ -12,80 +12,186 @@ shortage or arrival, is one segment: the cost is per event, not per step.
 from math import floor, sqrt
 
 import numpy as np
-from numba import njit
 
-from simulator.engine_state import DECODING, FINISHED, IDLE, MAX_TTFT_PER_ROW, MIXED, NONE, EngineState
+from simulator.attempts import end_attempt, settle
+from simulator.batch_lists import (
+    first_waiting,
+    heap_push,
+    heap_remove,
+    heap_remove_request,
+    join_queue,
+    join_running,
+    leave_queue,
+    leave_running,
+)
+from simulator.compiled import inner
+from simulator.engine_state import (
+    DECODING,
+    DUE_AT,
+    FAILED,
+    FINISHED,
+    IDLE,
+    KEY,
+    MAX_TTFT_PER_ROW,
+    MIXED,
+    NONE,
+    OUTSTANDING,
+    TIMED_OUT,
+    WAITING,
+    EngineState,
+)
+from simulator.prefix_cache import (
+    cache_computed,
+    evict,
+    groups_hit,
+    hold_groups,
+    idle_groups_of,
+    release_groups,
+)
 
-compiled = njit(cache=True, error_model="numpy", nogil=True)
-inner = njit(cache=True, error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+# What the gateway expects of an answer whose length it cannot know, in the router's count of outstanding tokens.
+EXPECTED_OUTPUT_TOKENS = 256
 
 
 @inner
 def advance(s: EngineState, r: int, until: float) -> None:
     """Bring replica `r` to `until`: complete every segment that ends by then and schedule the next."""
-    while s.replica[r].segment_end_at <= until:
-        at = s.replica[r].segment_end_at
-        _complete(s, r, at)
+    while s.board[DUE_AT, r] <= until:
+        at = s.board[DUE_AT, r]
+        if s.replica[r].segment_kind != IDLE:
+            _complete(s, r, at)
         _schedule(s, r, at)
+    update_outstanding(s, r)
+
+
+@inner
+def update_outstanding(s: EngineState, r: int) -> None:
+    """Write on the board the prompt tokens without their first token and what the answers in flight may take."""
+    rep = s.replica[r]
+    tokens = rep.unprefilled_tokens + EXPECTED_OUTPUT_TOKENS * (rep.num_running + rep.num_waiting)
+    s.board[OUTSTANDING, r] = float(tokens) if rep.routable else np.inf
 
 
 @inner
 def enqueue(s: EngineState, r: int, request: int, now: float) -> None:
-    """Put a request at the end of replica `r`'s queue; the replica must have been advanced to `now`."""
+    """Put a request at the end of replica `r`'s queue; the replica must have been advanced to `now`.
+
+    An idle one is due at once: its next step begins when it is advanced.
+    """
+    rep = s.replica[r]
     s.request[request].served_by = r
-    s.request[request].preceding = s.replica[r].waiting_tail
-    s.request[request].following = NONE
-    if s.replica[r].waiting_tail == NONE:
-        s.replica[r].waiting_head = request
-    else:
-        s.request[s.replica[r].waiting_tail].following = request
-    s.replica[r].waiting_tail = request
-    s.replica[r].num_waiting += 1
-    s.replica[r].unprefilled_tokens += s.request[request].prompt_tokens
-    if s.replica[r].segment_kind == IDLE:
-        _schedule(s, r, now)
-    elif s.replica[r].segment_kind == DECODING and s.replica[r].num_running < s.fleet[0].max_num_seqs:
-        # the step under way goes on; the queue is looked at when it ends
-        steps = steps_done(s, r, now) + 1
-        s.replica[r].segment_steps = steps
-        s.replica[r].segment_end_at = s.replica[r].segment_start_at + _steps_seconds(s, r, steps)
+    join_queue(s, r, request, False)
+    rep.unprefilled_tokens += s.request[request].prompt_tokens
+    if rep.segment_kind == IDLE:
+        s.board[DUE_AT, r] = now
+    elif rep.num_running < s.fleet[0].max_num_seqs:
+        _cut_segment(s, r, now)  # the step under way goes on; the queue is looked at when it ends
+    update_outstanding(s, r)
+
+
+@inner
+def cancel(s: EngineState, r: int, request: int, now: float) -> None:
+    """End the attempt of a request that replica `r`, advanced to `now`, holds: a running one when the step ends."""
+    q = s.request[request]
+    if q.place == WAITING:
+        leave_queue(s, r, request)
+        s.replica[r].unprefilled_tokens -= q.prompt_tokens + q.generated
+        end_attempt(s, request, TIMED_OUT, now)
+    elif not q.is_aborted:
+        q.is_aborted = 1
+        q.next_abort = s.replica[r].abort_head
+        s.replica[r].abort_head = request
+        _cut_segment(s, r, now)
+    update_outstanding(s, r)
+
+
+@inner
+def fail(s: EngineState, r: int, now: float) -> None:
+    """Let replica `r`, advanced to `now`, die: what it held has failed, and nothing is cached."""
+    rep = s.replica[r]
+    if rep.segment_kind == DECODING:
+        count_decoded(s, r, steps_done(s, r, now))
+    while rep.running_head != NONE:
+        request = rep.running_head
+        leave_running(s, r, request)
+        _forget_batch(s, request)
+        end_attempt(s, request, FAILED, now)
+    while first_waiting(s, r) != NONE:
+        request = first_waiting(s, r)
+        leave_queue(s, r, request)
+        end_attempt(s, request, FAILED, now)
+    rep.segment_kind = IDLE
+    rep.num_chunks = 0
+    rep.num_decoding = 0
+    rep.context_tokens = 0
+    rep.unprefilled_tokens = 0
+    rep.heap_size = 0
+    rep.in_prefill = NONE
+    rep.abort_head = NONE
+    s.block_due[r, :] = 0
+    s.board[DUE_AT, r] = np.inf
+    evict(s, r, 0)
+    rep.free_blocks = s.fleet[0].kv_blocks
+    update_outstanding(s, r)
+
+
+@inner
+def _forget_batch(s: EngineState, request: int) -> None:
+    """Drop what a request had in the batch of a replica that died; the cache goes as a whole."""
+    q = s.request[request]
+    if s.fleet[0].has_prefixes:
+        release_groups(s, q.served_by, request)
+    q.kv_held = 0
+
+
+@inner
+def _cut_segment(s: EngineState, r: int, now: float) -> None:
+    """End a run of decode-only steps with the step under way."""
+    rep = s.replica[r]
+    if rep.segment_kind == DECODING:
+        rep.segment_steps = steps_done(s, r, now) + 1
+        s.board[DUE_AT, r] = rep.segment_start_at + _steps_seconds(s, r, rep.segment_steps)
 
 
 @inner
 def steps_done(s: EngineState, r: int, now: float) -> int:
     """Return how many steps of the running decode segment are complete at `now`, at most all but the last."""
-    growth = s.replica[r].step_growth_seconds
-    elapsed = now - s.replica[r].segment_start_at
-    half = s.replica[r].first_step_seconds - growth / 2
+    rep = s.replica[r]
+    growth = rep.step_growth_seconds
+    elapsed = now - rep.segment_start_at
+    half = rep.first_step_seconds - growth / 2
     # elapsed = k half + growth k^2 / 2, solved without cancellation
     k = floor(2 * elapsed / (half + sqrt(half * half + 2 * growth * elapsed)))
     while _steps_seconds(s, r, k + 1) <= elapsed:
         k += 1
     while k > 0 and _steps_seconds(s, r, k) > elapsed:
         k -= 1
-    return min(max(k, 0), s.replica[r].segment_steps - 1)
+    return min(max(k, 0), rep.segment_steps - 1)
 
 
 @inner
 def blocks_taken(s: EngineState, r: int, steps: int) -> int:
     """Return how many new blocks the next `steps` decode steps of replica `r` need."""
     size = s.fleet[0].block_size_tokens
+    first = s.replica[r].decode_step
     taken = (steps // size) * s.replica[r].num_decoding
     for i in range(steps % size):
-        taken += s.block_due[r, (s.replica[r].decode_step + i) % size]
+        taken += s.block_due[r, (first + i) % size]
     return taken
 
 
 @inner
 def count_decoded(s: EngineState, r: int, steps: int) -> None:
     """Count the tokens of the running decode segment's first `steps` steps that were not counted yet."""
-    s.row_sum[0].decoded_tokens += s.replica[r].num_decoding * (steps - s.replica[r].segment_counted)
-    s.replica[r].segment_counted = steps
+    rep = s.replica[r]
+    s.row_sum[0].decoded_tokens += rep.num_decoding * (steps - rep.segment_counted)
+    rep.segment_counted = steps
 
 
 @inner
 def _steps_seconds(s: EngineState, r: int, steps: int) -> float:
-    return steps * s.replica[r].first_step_seconds + s.replica[r].step_growth_seconds * (steps * (steps - 1) / 2)
+    rep = s.replica[r]
+    return steps * rep.first_step_seconds + rep.step_growth_seconds * (steps * (steps - 1) / 2)
 
 
 @inner
@@ -97,39 +203,42 @@ def _blocks_for(s: EngineState, tokens: int) -> int:
 @inner
 def _schedule(s: EngineState, r: int, now: float) -> None:
     """Start replica `r`'s next segment at `now`, or leave it idle."""
+    rep = s.replica[r]
     preempted = _fill_batch(s, r)
-    if preempted and s.replica[r].num_chunks == 0 and s.replica[r].num_decoding == 0:
+    if preempted and rep.num_chunks == 0 and rep.num_decoding == 0:
         preempted = _fill_batch(s, r)  # the one sequence there was has just given its blocks back
-    if s.replica[r].num_chunks > 0:
+    if rep.num_chunks > 0:
         _start_mixed(s, r, now)
-    elif s.replica[r].num_decoding > 0:
+    elif rep.num_decoding > 0:
         _start_decoding(s, r, now, preempted)
     else:
-        s.replica[r].segment_kind = IDLE
-        s.replica[r].segment_end_at = np.inf
+        rep.segment_kind = IDLE
+        s.board[DUE_AT, r] = np.inf
 
 
 @inner
 def _fill_batch(s: EngineState, r: int) -> bool:
     """Choose the prompt chunks of the next step, preempting where blocks are short; True if anything was preempted."""
+    rep = s.replica[r]
     size = s.fleet[0].block_size_tokens
     preempted = False
-    while s.block_due[r, s.replica[r].decode_step % size] > s.replica[r].free_blocks:
-        _preempt_last(s, r)
+    while s.block_due[r, rep.decode_step % size] > rep.free_blocks:
+        _preempt(s, r, 0)
         preempted = True
-    budget = s.fleet[0].max_num_batched_tokens - s.replica[r].num_decoding
-    spare = s.replica[r].free_blocks - s.block_due[r, s.replica[r].decode_step % size]
-    s.replica[r].num_chunks = 0
-    if s.replica[r].in_prefill != NONE:
-        request = s.replica[r].in_prefill
-        chunk = min(
-            s.request[request].prompt_tokens + s.request[request].generated - s.request[request].kv_tokens, budget
-        )
-        needed = _blocks_for(s, s.request[request].kv_tokens + chunk) - s.request[request].kv_held
-        if needed > spare:
-            _preempt_last(s, r)
-            return True
-        _take_chunk(s, r, request, chunk, needed)
+    budget = s.fleet[0].max_num_batched_tokens - rep.num_decoding
+    spare = rep.free_blocks - s.block_due[r, rep.decode_step % size]
+    rep.num_chunks = 0
+    if rep.in_prefill != NONE:
+        q = s.request[rep.in_prefill]
+        chunk = min(q.prompt_tokens + q.generated - q.kv_tokens, budget)
+        needed = _blocks_for(s, q.kv_tokens + chunk) - q.kv_held - q.prefix_held * s.fleet[0].group_blocks
+        while needed > spare:
+            _preempt(s, r, spare)
+            preempted = True
+            if rep.in_prefill == NONE:
+                return True
+            spare = rep.free_blocks - s.block_due[r, rep.decode_step % size]
+        _take_chunk(s, r, rep.in_prefill, chunk, needed)
         budget -= chunk
         spare -= needed
     if not preempted:
@@ -139,118 +248,195 @@ def _fill_batch(s: EngineState, r: int) -> bool:
 
 @inner
 def _admit(s: EngineState, r: int, budget: int, spare: int) -> None:
-    """Move waiting requests into the batch, first come first served, while tokens, blocks and sequences allow."""
-    while budget > 0 and s.replica[r].waiting_head != NONE and s.replica[r].num_running < s.fleet[0].max_num_seqs:
-        request = s.replica[r].waiting_head
-        total = s.request[request].prompt_tokens + s.request[request].generated
-        chunk = min(total, budget)
-        needed = _blocks_for(s, chunk)
-        if needed > spare:
+    """Move waiting requests into the batch, in their order, while tokens, blocks and sequences allow."""
+    rep, f = s.replica[r], s.fleet[0]
+    while budget > 0 and rep.num_running < f.max_num_seqs:
+        request = first_waiting(s, r)
+        if request == NONE:
             return
-        _leave_queue_head(s, r)
-        _join_running(s, r, request)
+        q = s.request[request]
+        total = q.prompt_tokens + q.generated
+        hit, idle = 0, 0
+        if f.has_prefixes:
+            evict(s, r, spare)
+            hit = groups_hit(s, r, request)
+            idle = idle_groups_of(s, r, request, hit)
+        found = hit * f.group_tokens
+        chunk = min(total - found, budget)
+        needed = _blocks_for(s, found + chunk) - hit * f.group_blocks
+        kept = f.watermark_blocks if rep.num_running > 0 else 0
+        if needed + idle * f.group_blocks > spare - kept:
+            return
+        leave_queue(s, r, request)
+        join_running(s, r, request)
+        if f.has_prefixes:
+            _use_cache(s, r, request, hit)
+            spare -= idle * f.group_blocks
         _take_chunk(s, r, request, chunk, needed)
         budget -= chunk
         spare -= needed
-        if chunk < total:
-            s.replica[r].in_prefill = request
+        if found + chunk < total:
+            rep.in_prefill = request
+
+
+@inner
+def _use_cache(s: EngineState, r: int, request: int, num_groups: int) -> None:
+    q = s.request[request]
+    hold_groups(s, r, request, num_groups)
+    q.kv_tokens = num_groups * s.fleet[0].group_tokens
+    s.replica[r].unprefilled_tokens -= q.kv_tokens
+    s.row_sum[0].looked_up_tokens += q.prompt_tokens
+    s.row_sum[0].hit_tokens += q.kv_tokens
 
 
 @inner
 def _take_chunk(s: EngineState, r: int, request: int, chunk: int, needed_blocks: int) -> None:
-    i = s.replica[r].num_chunks
-    s.chunk_request[r, i] = request
-    s.chunk_tokens[r, i] = chunk
-    s.replica[r].num_chunks = i + 1
+    rep = s.replica[r]
+    place = s.slot[r, rep.num_chunks]
+    place.chunk_request = request
+    place.chunk_tokens = chunk
+    rep.num_chunks += 1
     s.request[request].kv_held += needed_blocks
-    s.replica[r].free_blocks -= needed_blocks
+    rep.free_blocks -= needed_blocks
 
 
 @inner
 def _start_mixed(s: EngineState, r: int, now: float) -> None:
     """Start one step of the decoding sequences and the chunks taken."""
-    tokens = s.replica[r].num_decoding
+    rep, f = s.replica[r], s.fleet[0]
+    tokens = rep.num_decoding
     pairs = 0.0
-    for i in range(s.replica[r].num_chunks):
-        chunk = s.chunk_tokens[r, i]
+    for i in range(rep.num_chunks):
+        chunk = s.slot[r, i].chunk_tokens
         tokens += chunk
-        pairs += chunk * (s.request[s.chunk_request[r, i]].kv_tokens + chunk / 2)
+        pairs += chunk * (s.request[s.slot[r, i].chunk_request].kv_tokens + chunk / 2)
     seconds = (
         s.token_seconds[tokens]
-        + s.fleet[0].seconds_per_context_token * s.replica[r].context_tokens
-        + s.fleet[0].seconds_per_attention_pair * pairs
-        + s.fleet[0].seconds_per_sequence * (s.replica[r].num_decoding + s.replica[r].num_chunks)
+        + f.seconds_per_context_token * rep.context_tokens
+        + f.seconds_per_attention_pair * pairs
+        + f.seconds_per_sequence * (rep.num_decoding + rep.num_chunks)
     )
-    s.replica[r].segment_kind = MIXED
-    s.replica[r].segment_steps = 1
-    s.replica[r].segment_start_at = now
-    s.replica[r].segment_end_at = now + seconds
-    s.replica[r].free_blocks -= s.block_due[r, s.replica[r].decode_step % s.fleet[0].block_size_tokens]
+    rep.segment_kind = MIXED
+    rep.segment_steps = 1
+    rep.segment_start_at = now
+    s.board[DUE_AT, r] = now + seconds
+    rep.free_blocks -= s.block_due[r, rep.decode_step % f.block_size_tokens]
 
 
 @inner
 def _start_decoding(s: EngineState, r: int, now: float, preempted: bool) -> None:
     """Start a run of decode-only steps up to the next finish or block shortage."""
-    n = s.replica[r].num_decoding
-    steps = s.heap_step[r, 0] - s.replica[r].decode_step
-    if preempted and s.replica[r].waiting_head != NONE:
+    rep = s.replica[r]
+    n = rep.num_decoding
+    steps = s.slot[r, 0].finish_key // KEY - rep.decode_step
+    if preempted and rep.num_waiting > 0:
         steps = 1  # the queue was not looked at in this step, so it is in the next
     size = s.fleet[0].block_size_tokens
-    if n * (steps // size + 1) > s.replica[r].free_blocks:
+    if n * (steps // size + 1) > rep.free_blocks:
         taken = 0
         for i in range(steps):
-            taken += s.block_due[r, (s.replica[r].decode_step + i) % size]
-            if taken > s.replica[r].free_blocks:
+            taken += s.block_due[r, (rep.decode_step + i) % size]
+            if taken > rep.free_blocks:
                 steps = i
                 break
-    s.replica[r].first_step_seconds = s.decode_seconds[n, 0] + s.decode_seconds[n, 1] * s.replica[r].context_tokens
-    s.replica[r].step_growth_seconds = s.decode_seconds[n, 1] * n
-    s.replica[r].segment_kind = DECODING
-    s.replica[r].segment_steps = steps
-    s.replica[r].segment_counted = 0
-    s.replica[r].segment_start_at = now
-    s.replica[r].segment_end_at = now + _steps_seconds(s, r, steps)
+    rep.first_step_seconds = s.decode_seconds[n, 0] + s.decode_seconds[n, 1] * rep.context_tokens
+    rep.step_growth_seconds = s.decode_seconds[n, 1] * n
+    rep.segment_kind = DECODING
+    rep.segment_steps = steps
+    rep.segment_counted = 0
+    rep.segment_start_at = now
+    s.board[DUE_AT, r] = now + _steps_seconds(s, r, steps)
 
 
 @inner
 def _complete(s: EngineState, r: int, at: float) -> None:
-    """Apply the segment that ends at `at`: tokens made, blocks taken, requests finished, prompts done."""
-    steps = s.replica[r].segment_steps
-    if s.replica[r].segment_kind == DECODING:
+    """Apply the segment that ends at `at`: tokens made, blocks taken, requests gone or finished, prompts done."""
+    rep = s.replica[r]
+    steps = rep.segment_steps
+    if rep.segment_kind == DECODING:
         count_decoded(s, r, steps)
-        s.replica[r].free_blocks -= blocks_taken(s, r, steps)
+        rep.free_blocks -= blocks_taken(s, r, steps)
     else:
-        s.row_sum[0].decoded_tokens += s.replica[r].num_decoding
-    s.replica[r].decode_step += steps
-    s.replica[r].context_tokens += steps * s.replica[r].num_decoding
-    while s.replica[r].heap_size > 0 and s.heap_step[r, 0] <= s.replica[r].decode_step:
-        request = s.heap_request[r, 0]
-        _heap_remove(s, r, 0)
+        s.row_sum[0].decoded_tokens += rep.num_decoding
+    rep.decode_step += steps
+    rep.context_tokens += steps * rep.num_decoding
+    if s.fleet[0].has_prefixes:
+        evict(s, r, rep.free_blocks)
+    if rep.abort_head != NONE:
+        _drop_aborted(s, r, at)
+    while rep.heap_size > 0 and s.slot[r, 0].finish_key < (rep.decode_step + 1) * KEY:
+        request = s.slot[r, 0].finish_key % KEY
+        heap_remove(s, r, 0)
         _stop_decoding(s, r, request)
-        _leave_running(s, r, request)
+        leave_running(s, r, request)
         _finish(s, r, request, at)
-    if s.replica[r].segment_kind == MIXED:
-        for i in range(s.replica[r].num_chunks):
-            _complete_chunk(s, r, s.chunk_request[r, i], s.chunk_tokens[r, i], at)
-        s.replica[r].num_chunks = 0
+    if rep.segment_kind == MIXED:
+        for i in range(rep.num_chunks):
+            if s.slot[r, i].chunk_request != NONE:
+                _complete_chunk(s, r, s.slot[r, i].chunk_request, s.slot[r, i].chunk_tokens, at)
+        rep.num_chunks = 0
+
+
+@inner
+def _drop_aborted(s: EngineState, r: int, at: float) -> None:
+    """Take the requests whose client has gone out of the batch."""
+    rep = s.replica[r]
+    while rep.abort_head != NONE:
+        request = rep.abort_head
+        rep.abort_head = s.request[request].next_abort
+        is_chunk = False
+        for i in range(rep.num_chunks):
+            if s.slot[r, i].chunk_request == request:
+                s.slot[r, i].chunk_request = NONE
+                is_chunk = True
+        _leave_batch(s, r, request, is_chunk)
+        q = s.request[request]
+        rep.unprefilled_tokens -= q.prompt_tokens + q.generated
+        end_attempt(s, request, TIMED_OUT, at)
+
+
+@inner
+def _leave_batch(s: EngineState, r: int, request: int, in_prefill: bool) -> None:
+    """Take a running request out of the batch and free its blocks; all its tokens are to be prefilled again."""
+    rep, q = s.replica[r], s.request[request]
+    if in_prefill:
+        if rep.in_prefill == request:
+            rep.in_prefill = NONE
+        rep.free_blocks += q.kv_held
+        if s.fleet[0].has_prefixes:
+            release_groups(s, r, request)
+        rep.unprefilled_tokens += q.kv_tokens
+        q.kv_tokens = 0
+        q.kv_held = 0
+    else:
+        q.generated = q.output_tokens - (q.finish_step - rep.decode_step)
+        heap_remove_request(s, r, request)
+        _stop_decoding(s, r, request)
+        rep.unprefilled_tokens += q.prompt_tokens + q.generated
+    leave_running(s, r, request)
 
 
 @inner
 def _complete_chunk(s: EngineState, r: int, request: int, chunk: int, at: float) -> None:
-    s.request[request].kv_tokens += chunk
-    s.replica[r].unprefilled_tokens -= chunk
+    q, rep = s.request[request], s.replica[r]
+    q.kv_tokens += chunk
+    rep.unprefilled_tokens -= chunk
     s.row_sum[0].prefilled_tokens += chunk
-    if s.request[request].kv_tokens < s.request[request].prompt_tokens + s.request[request].generated:
+    if s.fleet[0].has_prefixes:
+        cache_computed(s, r, request)
+    if q.kv_tokens < q.prompt_tokens + q.generated:
         return
-    if s.replica[r].in_prefill == request:
-        s.replica[r].in_prefill = NONE
-    s.request[request].generated += 1
-    if s.request[request].generated == 1:
+    if rep.in_prefill == request:
+        rep.in_prefill = NONE
+    q.generated += 1
+    if q.generated == 1:
         _first_token(s, r, request, at)
-    if s.request[request].generated >= s.request[request].output_tokens:
-        s.replica[r].free_blocks += s.request[request].kv_held
-        s.request[request].kv_held = 0
-        _leave_running(s, r, request)
+    if q.generated >= q.output_tokens:
+        rep.free_blocks += q.kv_held
+        q.kv_held = 0
+        if s.fleet[0].has_prefixes:
+            release_groups(s, r, request)
+        leave_running(s, r, request)
         _finish(s, r, request, at)
         return
     _start_sequence(s, r, request)
@@ -269,147 +455,66 @@ def _first_token(s: EngineState, r: int, request: int, at: float) -> None:
 
 @inner
 def _finish(s: EngineState, r: int, request: int, at: float) -> None:
-    s.request[request].finished_at = at
-    s.request[request].outcome = FINISHED
-    s.row_sum[0].finished += 1
-    s.row_sum[0].finished_tokens += s.request[request].output_tokens
-    s.replica[r].e2e_sum += at - s.request[request].arrival_at
-    if s.request[request].output_tokens > 1:
-        s.replica[r].tpot_sum += (at - s.request[request].first_token_at) / (s.request[request].output_tokens - 1)
-        s.row_sum[0].num_tpot += 1
+    q, sums = s.request[request], s.row_sum[0]
+    sums.finished += 1
+    sums.finished_tokens += q.output_tokens
+    s.replica[r].e2e_sum += at - q.arrival_at
+    if q.output_tokens > 1:
+        s.replica[r].tpot_sum += (at - q.first_token_at) / (q.output_tokens - 1)
+        sums.num_tpot += 1
+    settle(s, request, FINISHED, at)
 
 
 @inner
 def _start_sequence(s: EngineState, r: int, request: int) -> None:
     """Make a prefilled request decode from the next step on."""
-    tokens = s.request[request].kv_tokens
-    s.request[request].base = tokens - s.replica[r].decode_step
-    s.block_due[r, (-s.request[request].base) % s.fleet[0].block_size_tokens] += 1
-    s.replica[r].num_decoding += 1
-    s.replica[r].context_tokens += tokens
-    s.request[request].kv_tokens = 0
-    s.request[request].kv_held = 0
-    s.request[request].finish_step = (
-        s.replica[r].decode_step + s.request[request].output_tokens - s.request[request].generated
-    )
-    _heap_push(s, r, s.request[request].finish_step, request)
+    q, rep = s.request[request], s.replica[r]
+    q.base = q.kv_tokens - rep.decode_step
+    s.block_due[r, (-q.base) % s.fleet[0].block_size_tokens] += 1
+    rep.num_decoding += 1
+    rep.context_tokens += q.kv_tokens
+    q.kv_tokens = 0
+    q.kv_held = 0
+    q.finish_step = rep.decode_step + q.output_tokens - q.generated
+    heap_push(s, r, q.finish_step, request)
 
 
 @inner
 def _stop_decoding(s: EngineState, r: int, request: int) -> None:
     """Take a decoding request out of the step and free its blocks; it is still linked among the running."""
-    tokens = s.request[request].base + s.replica[r].decode_step
-    s.replica[r].free_blocks += _blocks_for(s, tokens)
-    s.block_due[r, (-s.request[request].base) % s.fleet[0].block_size_tokens] -= 1
-    s.replica[r].num_decoding -= 1
-    s.replica[r].context_tokens -= tokens
+    q, rep = s.request[request], s.replica[r]
+    tokens = q.base + rep.decode_step
+    rep.free_blocks += _blocks_for(s, tokens) - q.prefix_held * s.fleet[0].group_blocks
+    if s.fleet[0].has_prefixes:
+        release_groups(s, r, request)
+    s.block_due[r, (-q.base) % s.fleet[0].block_size_tokens] -= 1
+    rep.num_decoding -= 1
+    rep.context_tokens -= tokens
 
 
 @inner
-def _preempt_last(s: EngineState, r: int) -> None:
-    """Take the last admitted request's blocks and put it at the head of the queue, to be recomputed."""
-    request = s.replica[r].running_tail
-    if s.replica[r].in_prefill == request:
-        s.replica[r].in_prefill = NONE
-        s.replica[r].free_blocks += s.request[request].kv_held
-        s.replica[r].unprefilled_tokens += s.request[request].kv_tokens
-        s.request[request].kv_tokens = 0
-        s.request[request].kv_held = 0
-    else:
-        s.request[request].generated = s.request[request].output_tokens - (
-            s.request[request].finish_step - s.replica[r].decode_step
-        )
-        for i in range(s.replica[r].heap_size):
-            if s.heap_request[r, i] == request:
-                _heap_remove(s, r, i)
-                break
-        _stop_decoding(s, r, request)
-        s.replica[r].unprefilled_tokens += s.request[request].prompt_tokens + s.request[request].generated
-    _leave_running(s, r, request)
-    s.request[request].preceding = NONE
-    s.request[request].following = s.replica[r].waiting_head
-    if s.replica[r].waiting_head == NONE:
-        s.replica[r].waiting_tail = request
-    else:
-        s.request[s.replica[r].waiting_head].preceding = request
-    s.replica[r].waiting_head = request
-    s.replica[r].num_waiting += 1
+def _preempt(s: EngineState, r: int, available_blocks: int) -> None:
+    """Take the blocks of the request that gives way and put it at the head of its queue, to be recomputed."""
+    rep = s.replica[r]
+    request = _gives_way(s, r)
+    if s.fleet[0].has_prefixes:
+        evict(s, r, available_blocks)
+    _leave_batch(s, r, request, rep.in_prefill == request)
+    join_queue(s, r, request, True)
     s.request[request].num_preemptions += 1
     s.row_sum[0].preempted += 1
 
 
 @inner
-def _leave_queue_head(s: EngineState, r: int) -> None:
-    request = s.replica[r].waiting_head
-    s.replica[r].waiting_head = s.request[request].following
-    if s.replica[r].waiting_head == NONE:
-        s.replica[r].waiting_tail = NONE
-    else:
-        s.request[s.replica[r].waiting_head].preceding = NONE
-    s.replica[r].num_waiting -= 1
-
-
-@inner
-def _join_running(s: EngineState, r: int, request: int) -> None:
-    s.request[request].preceding = s.replica[r].running_tail
-    s.request[request].following = NONE
-    if s.replica[r].running_tail == NONE:
-        s.replica[r].running_head = request
-    else:
-        s.request[s.replica[r].running_tail].following = request
-    s.replica[r].running_tail = request
-    s.replica[r].num_running += 1
-
-
-@inner
-def _leave_running(s: EngineState, r: int, request: int) -> None:
-    before, after = s.request[request].preceding, s.request[request].following
-    if before == NONE:
-        s.replica[r].running_head = after
-    else:
-        s.request[before].following = after
-    if after == NONE:
-        s.replica[r].running_tail = before
-    else:
-        s.request[after].preceding = before
-    s.replica[r].num_running -= 1
-
-
-@inner
-def _heap_push(s: EngineState, r: int, step: int, request: int) -> None:
-    i = s.replica[r].heap_size
-    s.replica[r].heap_size = i + 1
-    _heap_up(s, r, i, step, request)
-
-
-@inner
-def _heap_up(s: EngineState, r: int, i: int, step: int, request: int) -> None:
-    while i > 0:
-        parent = (i - 1) // 2
-        if s.heap_step[r, parent] <= step:
-            break
-        s.heap_step[r, i] = s.heap_step[r, parent]
-        s.heap_request[r, i] = s.heap_request[r, parent]
-        i = parent
-    s.heap_step[r, i] = step
-    s.heap_request[r, i] = request
-
-
-@inner
-def _heap_remove(s: EngineState, r: int, i: int) -> None:
-    """Remove entry `i` of the heap of finish steps: the last entry takes its place and sinks or rises."""
-    last = s.replica[r].heap_size - 1
-    s.replica[r].heap_size = last
-    if i == last:
-        return
-    step, request = s.heap_step[r, last], s.heap_request[r, last]
-    while 2 * i + 1 < last:
-        child = 2 * i + 1
-        if child + 1 < last and s.heap_step[r, child + 1] < s.heap_step[r, child]:
-            child += 1
-        if s.heap_step[r, child] >= step:
-            break
-        s.heap_step[r, i] = s.heap_step[r, child]
-        s.heap_request[r, i] = s.heap_request[r, child]
-        i = child
-    _heap_up(s, r, i, step, request)
+def _gives_way(s: EngineState, r: int) -> int:
+    """Return the request that was admitted last, by priority the last that arrived of the least important class."""
+    last = s.replica[r].running_tail
+    if not s.fleet[0].is_by_priority:
+        return last
+    request = s.request[last].preceding
+    while request != NONE:
+        q, worst = s.request[request], s.request[last]
+        if q.priority < worst.priority or (q.priority == worst.priority and q.attempt_at > worst.attempt_at):
+            last = request
+        request = q.preceding
+    return last

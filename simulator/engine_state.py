@@ -1,4 +1,8 @@
-"""The arrays that the compiled engine works on: requests, replicas, and what is being measured."""
+"""The arrays that the compiled engine works on: requests, replicas, and what is being measured.
+
+The engine's functions take them all as one tuple. Compiling costs by the number of arrays in it, so what belongs
+together is one array of records.
+"""
 
 from typing import NamedTuple
 
@@ -7,22 +11,43 @@ from numpy.typing import NDArray
 
 from forecaster.plan import NUM_PRIORITIES
 from forecaster.telemetry import Floats
+from simulator.clients import Clients
+from simulator.engine_options import EngineOptions
 from simulator.profiles import EngineProfile
-from simulator.requests import RequestTable
+from simulator.requests import NO_REQUEST, RequestTable
 
 I8 = NDArray[np.int64]
 
 NONE = -1
 
-# What a replica is doing until `segment_end_at`.
+# What a replica is doing until its board says.
 IDLE = 0
 DECODING = 1  # a run of steps that only decode, jumped over at once
 MIXED = 2  # one step with at least one prompt chunk
+
+# Rows of the board.
+DUE_AT = 0  # when the segment that is computed ends, inf if idle
+OUTSTANDING = 1  # tokens, for the router; inf if not routable
 
 # outcome of a request
 UNFINISHED = 0
 FINISHED = 1
 SHED = 2
+TIMED_OUT = 3
+FAILED = 4  # its replica died
+REFUSED = 5  # longer than max_model_len
+OUTCOMES = ("unfinished", "finished", "shed", "timed_out", "failed", "refused")
+
+# Where the attempt under way is.
+NOWHERE = 0
+AT_GATEWAY = 1  # no replica is routable
+WAITING = 2
+RUNNING = 3
+
+# kind of an event
+ARRIVE = 0
+TIME_OUT = 1
+GIVE_UP = 2
 
 ROW_COLUMNS = (
     "request_rate_per_second",
@@ -44,6 +69,8 @@ ROW_COLUMNS = (
     "ttft_p95_seconds",
     "tpot_mean_seconds",
     "e2e_mean_seconds",
+    "retry_rate_per_second",
+    "prefix_cache_hit_ratio",
 )
 
 # first tokens remembered within one row for its 0.95 quantile; more than a thousand replicas produce
@@ -52,21 +79,34 @@ MAX_TTFT_PER_ROW = 65_536
 REQUEST = np.dtype(
     [
         ("arrival_at", np.float64),
-        ("prompt_tokens", np.int64),
-        ("output_tokens", np.int64),
+        ("attempt_at", np.float64),
         ("first_token_at", np.float64),
         ("finished_at", np.float64),
-        ("generated", np.int64),  # output tokens made before the present stay in a batch
-        ("kv_tokens", np.int64),  # in prefill: tokens computed
-        ("kv_held", np.int64),  # in prefill: blocks held
+        ("think_seconds", np.float64),
         ("base", np.int64),  # decoding: KV tokens less the replica's decode step, constant while it decodes
         ("finish_step", np.int64),  # decoding: the replica's decode step at which it is done
-        ("following", np.int32),  # links of the list it is in, waiting or running
+        ("prefix_start", np.int64),
+        ("prompt_tokens", np.int32),
+        ("output_tokens", np.int32),
+        ("generated", np.int32),  # output tokens made before the present stay in a batch
+        ("kv_tokens", np.int32),  # in prefill: tokens computed
+        ("kv_held", np.int32),  # in prefill: blocks held by itself alone
+        ("prefix_count", np.int32),  # whole groups of its prompt that can be shared
+        ("prefix_seen", np.int32),  # of those, looked up or computed in this stay
+        ("prefix_held", np.int32),  # of those, held in the cache
+        ("num_preemptions", np.int32),
+        ("following", np.int32),  # links of the list it is in: gateway, waiting or running
         ("preceding", np.int32),
         ("served_by", np.int32),
-        ("num_preemptions", np.int32),
+        ("first_after", np.int32),  # requests that wait for its end: the first of them, and its next sibling
+        ("next_after", np.int32),
+        ("next_abort", np.int32),
         ("priority", np.int8),
         ("outcome", np.int8),
+        ("num_attempts", np.int8),
+        ("place", np.int8),
+        ("is_aborted", np.int8),
+        ("is_free", np.int8),  # waits for no other request
     ],
     align=True,
 )
@@ -75,7 +115,6 @@ REPLICA = np.dtype(
     [
         # the batch being computed
         ("segment_start_at", np.float64),
-        ("segment_end_at", np.float64),
         ("first_step_seconds", np.float64),
         ("step_growth_seconds", np.float64),  # each decode step of a segment is this much longer than the last
         ("segment_kind", np.int64),
@@ -89,14 +128,18 @@ REPLICA = np.dtype(
         ("num_waiting", np.int64),
         ("context_tokens", np.int64),  # KV tokens of the decoding sequences
         ("unprefilled_tokens", np.int64),
-        ("free_blocks", np.int64),
+        ("free_blocks", np.int64),  # those of cached groups that nobody uses are among them
         ("running_head", np.int64),
         ("running_tail", np.int64),
-        ("waiting_head", np.int64),
-        ("waiting_tail", np.int64),
         ("in_prefill", np.int64),  # the one running request whose prompt is not done
+        ("abort_head", np.int64),  # running requests that leave when the step ends
         ("heap_size", np.int64),
         ("routable", np.int64),
+        ("is_dead", np.int64),  # set from outside: all that it holds has failed
+        # cached groups that nobody uses, least recently used first
+        ("num_idle_groups", np.int64),
+        ("idle_head", np.int64),
+        ("idle_tail", np.int64),
         # sums over the row of telemetry that is running; a replica each, as their rounding depends on the order
         ("ttft_sum", np.float64),
         ("tpot_sum", np.float64),
@@ -114,6 +157,12 @@ FLEET = np.dtype(
         ("seconds_per_context_token", np.float64),
         ("seconds_per_attention_pair", np.float64),
         ("seconds_per_sequence", np.float64),
+        ("is_by_priority", np.int64),
+        ("watermark_blocks", np.int64),
+        ("max_model_len", np.int64),
+        ("has_prefixes", np.int64),
+        ("group_tokens", np.int64),
+        ("group_blocks", np.int64),
         ("router", np.int64),
         ("next_request", np.int64),
         ("next_row", np.int64),
@@ -128,6 +177,15 @@ FLEET = np.dtype(
         ("refill_tokens_per_second", np.float64),
         ("burst_tokens", np.float64),
         ("refilled_at", np.float64),
+        # clients
+        ("timeout_seconds", np.float64),
+        ("deadline_seconds", np.float64),
+        ("max_attempts", np.int64),
+        ("backoff_seconds", np.float64),
+        ("jitter_ratio", np.float64),
+        ("reacts", np.int64),  # an end may bring about an arrival, so that time must not pass it
+        ("num_events", np.int64),
+        ("num_events_ever", np.int64),
     ],
     align=True,
 )
@@ -138,6 +196,7 @@ ROW = np.dtype(
         for name in (
             "arrived",
             "arrived_tokens",
+            "retried",
             "rejected",
             "rejected_tokens",
             "finished",
@@ -146,11 +205,37 @@ ROW = np.dtype(
             "decoded_tokens",
             "preempted",
             "num_tpot",
+            "looked_up_tokens",
+            "hit_tokens",
         )
     ]
     + [("num_ttft", np.int64)],
     align=True,
 )
+
+# What a replica keeps of each place in its batch: a heap of the decoding requests by the step at which they finish, and
+# the prompt chunks of the step being computed.
+SLOT = np.dtype(
+    [
+        ("finish_key", np.int64),  # finish step * KEY + request: of two that finish together, the older one first
+        ("chunk_request", np.int64),
+        ("chunk_tokens", np.int64),
+    ]
+)
+
+KEY = 1 << 32
+
+GROUP = np.dtype([("users", np.int32), ("before", np.int32), ("after", np.int32)])  # users: 0 absent, 1 idle, n + 1
+
+PREFIX = np.dtype([("id", np.int32), ("is_held", np.int32)])
+
+EVENT = np.dtype(
+    [("at", np.float64), ("order", np.int64), ("request", np.int32), ("kind", np.int16), ("attempt", np.int16)]
+)
+
+# Columns of a queue: first come first served within a class.
+HEAD, TAIL = 0, 1
+RESERVE, ADMITTED = 0, 1
 
 
 class EngineState(NamedTuple):
@@ -163,93 +248,116 @@ class EngineState(NamedTuple):
     fleet : ndarray of FLEET, shape (1,)
     row_sum : ndarray of ROW, shape (1,)
         Sums over the row of telemetry that is running.
+    board : ndarray of float64, shape (2, r)
+        Of every replica, what all of them are searched for: DUE_AT and OUTSTANDING.
+    queue : ndarray of int64, shape (r, NUM_PRIORITIES, 2)
+        Head and tail of the waiting requests by class; all are of class 0 unless scheduled by priority.
     block_due : ndarray of int64, shape (r, block_size)
         Decoding requests that need a new block when decode_step % block_size is the column.
-    heap_step, heap_request : ndarray of int64, shape (r, max_num_seqs)
-        Binary heap of the decoding requests by the step at which they finish.
-    chunk_request, chunk_tokens : ndarray of int64, shape (r, max_num_seqs)
-        The prompt chunks of the step being computed.
+    slot : ndarray of SLOT, shape (r, max_num_seqs)
     token_seconds : ndarray of float64
         Step time by number of tokens in the step, for steps with a prompt chunk.
     decode_seconds : ndarray of float64, shape (max_num_seqs + 1, 2)
         Of a step that only decodes, by batch size: without context, and for each token of context.
-    reserve_ratio, admitted_ratio : ndarray of float64, shape (3,)
-        Admission by priority.
+    admission : ndarray of float64, shape (2, NUM_PRIORITIES)
+        By priority: share of the bucket that is kept for others, and the fraction admitted.
     rows : ndarray of float64, shape (n_rows, len(ROW_COLUMNS))
         Telemetry written so far.
     row_ttft : ndarray of float64
         TTFTs of the running row.
+    group : ndarray of GROUP, shape (r, number of ids)
+        The prefix cache of each replica.
+    prefix : ndarray of PREFIX
+        The groups of every prompt, one request after the other.
+    event : ndarray of EVENT
+        Binary heap of what is still to happen at the gateway: retries, followers, time-outs.
     """
 
     request: NDArray[np.void]
     replica: NDArray[np.void]
     fleet: NDArray[np.void]
     row_sum: NDArray[np.void]
+    board: Floats
+    queue: I8
     block_due: I8
-    heap_step: I8
-    heap_request: I8
-    chunk_request: I8
-    chunk_tokens: I8
+    slot: NDArray[np.void]
     token_seconds: Floats
     decode_seconds: Floats
-    reserve_ratio: Floats
-    admitted_ratio: Floats
+    admission: Floats
     rows: Floats
     row_ttft: Floats
+    group: NDArray[np.void]
+    prefix: NDArray[np.void]
+    event: NDArray[np.void]
 
 
 def new_state(
-    requests: RequestTable, profile: EngineProfile, *, num_slots: int, num_rows: int, router_code: int
+    requests: RequestTable,
+    profile: EngineProfile,
+    *,
+    num_slots: int,
+    num_rows: int,
+    router_code: int,
+    options: EngineOptions | None = None,
+    clients: Clients | None = None,
 ) -> EngineState:
     """Return the state of an empty fleet of `num_slots` replica slots, at second 0, none routable.
 
     Raises
     ------
     ValueError
-        If there is no slot, or a request is longer than a whole replica's KV cache.
+        If there is no slot, a request is longer than a whole replica's KV cache, or the groups of prefixes are no
+        whole number of blocks.
     """
     if num_slots < 1:
         raise ValueError(f"a fleet needs at least one replica, got {num_slots}")
-    _refuse_impossible_requests(requests, profile)
-    per_sequence = (num_slots, profile.max_num_seqs)
+    options = options or EngineOptions()
+    clients = clients or Clients()
+    _refuse_impossible_requests(requests, profile, options)
     step = profile.step_time
-    return EngineState(
+    state = EngineState(
         request=_request_records(requests),
         replica=_replica_records(num_slots, profile),
         fleet=_fleet_record(profile, router_code),
         row_sum=np.zeros(1, dtype=ROW),
+        board=np.full((2, num_slots), np.inf),
+        queue=np.full((num_slots, NUM_PRIORITIES, 2), NONE, dtype=np.int64),
         block_due=np.zeros((num_slots, profile.block_size_tokens), dtype=np.int64),
-        heap_step=np.zeros(per_sequence, dtype=np.int64),
-        heap_request=np.zeros(per_sequence, dtype=np.int64),
-        chunk_request=np.zeros(per_sequence, dtype=np.int64),
-        chunk_tokens=np.zeros(per_sequence, dtype=np.int64),
+        slot=np.zeros((num_slots, profile.max_num_seqs), dtype=SLOT),
         token_seconds=step.token_seconds(profile.max_num_batched_tokens + profile.max_num_seqs),
         decode_seconds=step.decode_seconds(profile.max_num_seqs),
-        reserve_ratio=np.zeros(NUM_PRIORITIES),
-        admitted_ratio=np.ones(NUM_PRIORITIES),
+        admission=np.array([[0.0] * NUM_PRIORITIES, [1.0] * NUM_PRIORITIES]),
         rows=np.full((num_rows, len(ROW_COLUMNS)), np.nan),
         row_ttft=np.zeros(MAX_TTFT_PER_ROW),
+        group=np.zeros((1, 1), dtype=GROUP),
+        prefix=np.zeros(1, dtype=PREFIX),
+        event=_event_heap(requests, clients),
     )
+    _set_options(state, profile, options)
+    _set_clients(state, requests, clients)
+    return _with_prefixes(state, requests, profile) if options.enable_prefix_caching else state
 
 
 def _request_records(requests: RequestTable) -> NDArray[np.void]:
     records = np.zeros(requests.num_requests, dtype=REQUEST)
     records["arrival_at"] = requests.arrival_seconds
-    records["prompt_tokens"] = requests.prompt_tokens
-    records["output_tokens"] = requests.output_tokens
-    records["priority"] = requests.priority
+    for name in ("prompt_tokens", "output_tokens", "priority", "think_seconds"):
+        records[name] = getattr(requests, name)
     for name in ("first_token_at", "finished_at"):
         records[name] = np.nan
-    for name in ("following", "preceding", "served_by"):
+    for name in ("following", "preceding", "served_by", "first_after", "next_after", "next_abort"):
         records[name] = NONE
+    records["is_free"] = requests.follows == NO_REQUEST
+    for i in np.flatnonzero(requests.follows != NO_REQUEST)[::-1]:  # backwards, so that siblings keep their order
+        records["next_after"][i] = records["first_after"][requests.follows[i]]
+        records["first_after"][requests.follows[i]] = i
     return records
 
 
 def _replica_records(num_slots: int, profile: EngineProfile) -> NDArray[np.void]:
     records = np.zeros(num_slots, dtype=REPLICA)
-    records["segment_end_at"] = np.inf
     records["free_blocks"] = profile.kv_blocks
-    for name in ("running_head", "running_tail", "waiting_head", "waiting_tail", "in_prefill"):
+    for name in ("running_head", "running_tail", "in_prefill", "abort_head", "idle_head", "idle_tail"):
         records[name] = NONE
     return records
 
@@ -272,11 +380,59 @@ def _fleet_record(profile: EngineProfile, router_code: int) -> NDArray[np.void]:
     return record
 
 
-def _refuse_impossible_requests(requests: RequestTable, profile: EngineProfile) -> None:
+def _set_options(state: EngineState, profile: EngineProfile, options: EngineOptions) -> None:
+    fleet = state.fleet[0]
+    fleet["is_by_priority"] = options.scheduling_policy == "priority"
+    fleet["watermark_blocks"] = int(options.watermark_ratio * profile.kv_blocks)
+    fleet["max_model_len"] = options.max_model_len or np.iinfo(np.int64).max
+    if options.max_model_len is not None:
+        longest = np.maximum(options.max_model_len - state.request["prompt_tokens"], 1)
+        state.request["output_tokens"] = np.minimum(state.request["output_tokens"], longest)
+
+
+def _set_clients(state: EngineState, requests: RequestTable, clients: Clients) -> None:
+    fleet = state.fleet[0]
+    for name in ("timeout_seconds", "deadline_seconds", "max_attempts", "backoff_seconds", "jitter_ratio"):
+        fleet[name] = getattr(clients, name)
+    fleet["reacts"] = clients.max_attempts > 1 or bool((requests.follows != NO_REQUEST).any())
+
+
+def _event_heap(requests: RequestTable, clients: Clients) -> NDArray[np.void]:
+    """Return room for one time-out of every attempt, one deadline and one arrival of every request."""
+    return np.zeros(requests.num_requests * (clients.max_attempts + 2) + 1, dtype=EVENT)
+
+
+def _with_prefixes(state: EngineState, requests: RequestTable, profile: EngineProfile) -> EngineState:
+    prefixes = requests.prefixes
+    if prefixes.group_tokens % profile.block_size_tokens:
+        raise ValueError(
+            f"prefix groups of {prefixes.group_tokens} tokens are no whole number of {profile.name}'s blocks of "
+            f"{profile.block_size_tokens} tokens; choose a profile whose block size divides them"
+        )
+    ids, dense = np.unique(prefixes.ids, return_inverse=True)
+    prefix = np.zeros(max(dense.size, 1), dtype=PREFIX)
+    prefix["id"][: dense.size] = dense
+    state.request["prefix_start"] = prefixes.starts[:-1]
+    # a group that the prompt does not fill is not cached
+    whole = requests.prompt_tokens // prefixes.group_tokens
+    state.request["prefix_count"] = np.minimum(np.diff(prefixes.starts), whole)
+    fleet = state.fleet[0]
+    fleet["has_prefixes"] = 1
+    fleet["group_tokens"] = prefixes.group_tokens
+    fleet["group_blocks"] = prefixes.group_tokens // profile.block_size_tokens
+    group = np.zeros((state.replica.size, max(ids.size, 1)), dtype=GROUP)
+    return state._replace(group=group, prefix=prefix)
+
+
+def _refuse_impossible_requests(requests: RequestTable, profile: EngineProfile, options: EngineOptions) -> None:
+    if requests.num_requests == 0:
+        return
     total = requests.prompt_tokens + requests.output_tokens
+    if options.max_model_len is not None:
+        total = np.minimum(total, options.max_model_len)
     capacity = profile.kv_blocks * profile.block_size_tokens
-    too_long = int(np.argmax(total)) if requests.num_requests else 0
-    if requests.num_requests and total[too_long] > capacity:
+    too_long = int(np.argmax(total))
+    if total[too_long] > capacity:
         raise ValueError(
             f"request {too_long} needs {total[too_long]} tokens of KV cache but a replica of {profile.name} holds "
             f"{capacity}; filter such requests out or choose a profile with more memory"

@@ -1,7 +1,7 @@
 """A simulated fleet under one policy: the engine, the pods and the telemetry, a tick at a time."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, floor, inf
 from typing import Protocol
 
@@ -9,8 +9,11 @@ import numpy as np
 
 from forecaster.plan import Admission, CapacityPlan
 from forecaster.telemetry import SIGNAL_INDEX, SIGNALS, FleetState, TelemetryWindow
-from simulator.engine_state import ROW_COLUMNS, new_state
-from simulator.gateway import ROUTERS, outstanding_tokens, release_pending, run_until
+from simulator.clients import Clients
+from simulator.engine import EXPECTED_OUTPUT_TOKENS
+from simulator.engine_options import EngineOptions
+from simulator.engine_state import ADMITTED, RESERVE, ROW_COLUMNS, new_state
+from simulator.gateway import ROUTERS, run_until
 from simulator.lifecycle import DRAINING, FleetLimits, Pods, PodState
 from simulator.profiles import EngineProfile
 from simulator.requests import RequestTable
@@ -28,7 +31,6 @@ _FLEET_COLUMNS = np.array(
             "desired_replicas",
             "reporting_replicas",
             "unschedulable_replicas",
-            "retry_rate_per_second",
         )
     ]
 )
@@ -58,6 +60,8 @@ class RunSettings:
         Time given to unfinished requests after the last second of the run, at no cost.
     router : str
         One of `simulator.gateway.ROUTERS`.
+    engine : EngineOptions
+    clients : Clients
     """
 
     plan_interval_seconds: float = 2.0
@@ -65,6 +69,8 @@ class RunSettings:
     window_seconds: float = 300.0
     drain_seconds: float = 90.0
     router: str = ROUTERS[0]
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    clients: Clients = field(default_factory=Clients)
 
     def __post_init__(self) -> None:
         if self.router not in ROUTERS:
@@ -106,6 +112,8 @@ class Fleet:
             num_slots=len(self.pods.states),
             num_rows=num_rows + ceil(settings.drain_seconds) + 1,
             router_code=ROUTERS.index(settings.router),
+            options=settings.engine,
+            clients=settings.clients,
         )
         self._route_to_serving()
 
@@ -121,7 +129,7 @@ class Fleet:
             raise ValueError(f"the run ends at {self.duration_seconds} s, cannot advance to {until} s")
         while self.now < until:
             pause = min(until, self.pods.next_due_at, self._next_drain_check())
-            run_until(self._state, pause)
+            run_until(self._state, self.now, pause)
             self._copy_rows()
             self.pods.pass_time(pause)
             self.now = pause
@@ -154,8 +162,8 @@ class Fleet:
         gateway["refilled_at"] = self.now
         gateway["refill_tokens_per_second"] = admission.prefill_tokens_per_second
         gateway["burst_tokens"] = admission.burst_tokens
-        self._state.reserve_ratio[:] = admission.reserve_ratio_by_priority
-        self._state.admitted_ratio[:] = admission.admitted_ratio_by_priority
+        self._state.admission[RESERVE] = admission.reserve_ratio_by_priority
+        self._state.admission[ADMITTED] = admission.admitted_ratio_by_priority
 
     def telemetry(self) -> TelemetryWindow:
         """Return the rows that have been seen by now, the newest `window_seconds` of them."""
@@ -189,7 +197,7 @@ class Fleet:
     def result(self) -> SimulationResult:
         """Return the outcome; what is still running gets `drain_seconds` to finish first, uncosted."""
         costed = dict(self.pods.replica_seconds)
-        run_until(self._state, self.now + self.settings.drain_seconds)
+        run_until(self._state, self.now, self.now + self.settings.drain_seconds)
         record = self._state.request
         return SimulationResult(
             requests=self.requests,
@@ -219,11 +227,14 @@ class Fleet:
         return [bool(held == 0) for held in replica["num_running"] + replica["num_waiting"]]
 
     def _outstanding(self) -> list[int]:
-        return [int(outstanding_tokens(self._state, i)) for i in range(len(self.pods.states))]
+        replica = self._state.replica
+        held = replica["num_running"] + replica["num_waiting"]
+        tokens: list[int] = (replica["unprefilled_tokens"] + EXPECTED_OUTPUT_TOKENS * held).tolist()
+        return tokens
 
     def _route_to_serving(self) -> None:
         self._state.replica["routable"] = [state == PodState.SERVING for state in self.pods.states]
-        release_pending(self._state, self.now)
+        run_until(self._state, self.now, self.now)
 
     def _copy_rows(self) -> None:
         """Copy the rows that the engine has written since the last call, and add the pods, which it does not know."""
@@ -241,7 +252,6 @@ class Fleet:
             pods.count(*DRAINING) + pods.count(PodState.PROMOTING),
             pods.wanted_serving,
             serving,
-            0,
             0,
         )
         self._num_rows = written

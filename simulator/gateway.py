@@ -1,238 +1,278 @@
-"""What stands before the replicas, compiled: arrivals, admission, routing, and the row of telemetry each second."""
+"""What stands before the replicas, compiled: arrivals, admission, routing, clients that give up or come back."""
 
 import numpy as np
 
-from simulator.engine import advance, blocks_taken, compiled, count_decoded, enqueue, inner, steps_done
-from simulator.engine_state import DECODING, IDLE, MAX_TTFT_PER_ROW, NONE, SHED, EngineState
+from simulator.attempts import begin_attempt, drop_first_event, end_attempt, fraction_of, settle
+from simulator.compiled import compiled, inner
+from simulator.engine import advance, cancel, enqueue, fail, update_outstanding
+from simulator.engine_state import (
+    ADMITTED,
+    ARRIVE,
+    AT_GATEWAY,
+    DUE_AT,
+    GIVE_UP,
+    NONE,
+    NOWHERE,
+    OUTSTANDING,
+    REFUSED,
+    RESERVE,
+    SHED,
+    TIMED_OUT,
+    UNFINISHED,
+    EngineState,
+)
+from simulator.prefix_cache import groups_hit
+from simulator.telemetry_rows import write_row
 
-ROUTERS = ("least_outstanding_tokens", "round_robin")
-ROUND_ROBIN = 1
-
-# What the gateway expects of an answer whose length it cannot know, in the router's count of outstanding tokens.
-EXPECTED_OUTPUT_TOKENS = 256
+ROUTERS = ("least_outstanding_tokens", "round_robin", "power_of_two", "prefix_aware", "least_kv")
+_ROUND_ROBIN, _POWER_OF_TWO, _PREFIX_AWARE, _LEAST_KV = 1, 2, 3, 4
 
 
 @compiled
-def run_until(s: EngineState, until: float) -> None:
-    """Play arrivals and write telemetry rows up to and including second `until`."""
-    n = s.request.size
+def run_until(s: EngineState, start: float, until: float) -> None:
+    """Play on from `start`, up to which all was played, up to and including second `until`.
+
+    Between two calls the caller may mark replicas as routable or dead, and change the admission.
+    """
+    _change_replicas(s, start)
+    f = s.fleet[0]
     while True:
-        request = s.fleet[0].next_request
-        arrival = s.request[request].arrival_at if request < n else np.inf
-        row_end = float(s.fleet[0].next_row + 1)
-        now = min(arrival, row_end)
+        _skip_followers(s)
+        request = f.next_request
+        arrival = s.request[request].arrival_at if request < s.request.size else np.inf
+        event_at = s.event[0].at if f.num_events > 0 else np.inf
+        row_end = float(f.next_row + 1)
+        now = min(arrival, event_at, row_end)
+        if f.reacts:
+            # what ends on the way may bring about an arrival before `now`
+            due = min(_next_due(s), until)
+            if due < now:
+                _advance_all(s, due)
+                if due == until:
+                    break
+                continue
         if now > until:
             break
         _advance_all(s, now)
-        if arrival <= row_end:
-            s.fleet[0].next_request = request + 1
-            _arrive(s, request, arrival)
+        if arrival == now:
+            f.next_request = request + 1
+            _arrive(s, request, now)
+        elif event_at == now:
+            _happen(s, now)
         else:
-            _write_row(s, row_end)
+            write_row(s, row_end)
     _advance_all(s, until)
 
 
-@compiled
-def release_pending(s: EngineState, now: float) -> None:
-    """Route what waited at the gateway for want of a routable replica."""
-    while s.fleet[0].pending_head != NONE:
-        request = s.fleet[0].pending_head
-        r = _route(s)
+@inner
+def _change_replicas(s: EngineState, now: float) -> None:
+    """Take note of what has become of the replicas, and route what waited at the gateway for want of one."""
+    for r in range(s.replica.size):
+        rep = s.replica[r]
+        if rep.is_dead:
+            fail(s, r, now)
+            rep.is_dead = 0
+        update_outstanding(s, r)
+    f = s.fleet[0]
+    while f.pending_head != NONE:
+        request = f.pending_head
+        r = _route(s, request)
         if r == NONE:
             return
-        s.fleet[0].pending_head = s.request[request].following
-        if s.fleet[0].pending_head == NONE:
-            s.fleet[0].pending_tail = NONE
-        s.fleet[0].num_pending -= 1
-        s.fleet[0].pending_tokens -= s.request[request].prompt_tokens
-        advance(s, r, now)
+        _leave_gateway(s, request)
         enqueue(s, r, request, now)
+
+
+@inner
+def _skip_followers(s: EngineState) -> None:
+    """Pass over requests of the table that come by an event, when what they follow has ended."""
+    f = s.fleet[0]
+    while f.next_request < s.request.size and not s.request[f.next_request].is_free:
+        f.next_request += 1
+
+
+@inner
+def _next_due(s: EngineState) -> float:
+    least = np.inf
+    for r in range(s.replica.size):
+        least = min(least, s.board[DUE_AT, r])
+    return least
 
 
 @inner
 def _advance_all(s: EngineState, until: float) -> None:
     for r in range(s.replica.size):
-        if s.replica[r].segment_end_at <= until:
+        if s.board[DUE_AT, r] <= until:
             advance(s, r, until)
 
 
 @inner
+def _happen(s: EngineState, now: float) -> None:
+    """Let the first event happen: an attempt arrives, or a client's patience ends."""
+    e = s.event[0]
+    request, kind, attempt = e.request, e.kind, e.attempt
+    drop_first_event(s)
+    q = s.request[request]
+    if kind == ARRIVE:
+        _arrive(s, request, now)
+    elif kind == GIVE_UP:
+        if q.outcome == UNFINISHED:
+            q.num_attempts = s.fleet[0].max_attempts  # no further one
+            if q.place == NOWHERE:
+                settle(s, request, TIMED_OUT, now)
+            else:
+                _hang_up(s, request, now)
+    elif q.outcome == UNFINISHED and q.num_attempts == attempt and np.isnan(q.first_token_at) and q.place != NOWHERE:
+        _hang_up(s, request, now)
+
+
+@inner
+def _hang_up(s: EngineState, request: int, now: float) -> None:
+    """End the attempt under way, wherever it is."""
+    if s.request[request].place == AT_GATEWAY:
+        _leave_gateway(s, request)
+        end_attempt(s, request, TIMED_OUT, now)
+    else:
+        cancel(s, s.request[request].served_by, request, now)
+
+
+@inner
 def _arrive(s: EngineState, request: int, now: float) -> None:
-    tokens = s.request[request].prompt_tokens
-    s.row_sum[0].arrived += 1
-    s.row_sum[0].arrived_tokens += tokens
-    if not _admitted(s, request, now):
-        s.request[request].outcome = SHED
-        s.row_sum[0].rejected += 1
-        s.row_sum[0].rejected_tokens += tokens
+    q, sums = s.request[request], s.row_sum[0]
+    if q.outcome != UNFINISHED:
+        return  # given up before it came back
+    if q.num_attempts == 0:
+        sums.arrived += 1
+        sums.arrived_tokens += q.prompt_tokens
+    else:
+        sums.retried += 1
+    begin_attempt(s, request, now)
+    if q.prompt_tokens >= s.fleet[0].max_model_len:
+        settle(s, request, REFUSED, now)
         return
-    r = _route(s)
+    if not _admitted(s, request, now):
+        sums.rejected += 1
+        sums.rejected_tokens += q.prompt_tokens
+        end_attempt(s, request, SHED, now)
+        return
+    r = _route(s, request)
     if r != NONE:
         enqueue(s, r, request, now)
-        return
-    s.request[request].following = NONE
-    if s.fleet[0].pending_tail == NONE:
-        s.fleet[0].pending_head = request
     else:
-        s.request[s.fleet[0].pending_tail].following = request
-    s.fleet[0].pending_tail = request
-    s.fleet[0].num_pending += 1
-    s.fleet[0].pending_tokens += tokens
+        _wait_at_gateway(s, request)
+
+
+@inner
+def _wait_at_gateway(s: EngineState, request: int) -> None:
+    q, f = s.request[request], s.fleet[0]
+    q.place = AT_GATEWAY
+    q.following = NONE
+    q.preceding = f.pending_tail
+    if f.pending_tail == NONE:
+        f.pending_head = request
+    else:
+        s.request[f.pending_tail].following = request
+    f.pending_tail = request
+    f.num_pending += 1
+    f.pending_tokens += q.prompt_tokens
+
+
+@inner
+def _leave_gateway(s: EngineState, request: int) -> None:
+    q, f = s.request[request], s.fleet[0]
+    if q.preceding == NONE:
+        f.pending_head = q.following
+    else:
+        s.request[q.preceding].following = q.following
+    if q.following == NONE:
+        f.pending_tail = q.preceding
+    else:
+        s.request[q.following].preceding = q.preceding
+    q.place = NOWHERE
+    f.num_pending -= 1
+    f.pending_tokens -= q.prompt_tokens
 
 
 @inner
 def _admitted(s: EngineState, request: int, now: float) -> bool:
     """Return whether the plan in force lets the request in, and take its tokens from the bucket."""
-    priority = s.request[request].priority
-    if _fraction_of(request) >= s.admitted_ratio[priority]:
+    f, priority = s.fleet[0], s.request[request].priority
+    if fraction_of(request, 0) >= s.admission[ADMITTED, priority]:  # a retry fares like its first attempt
         return False
-    if s.fleet[0].refill_tokens_per_second == np.inf:
+    if f.refill_tokens_per_second == np.inf:
         return True
-    level = s.fleet[0].bucket_tokens + (now - s.fleet[0].refilled_at) * s.fleet[0].refill_tokens_per_second
-    level = min(level, s.fleet[0].burst_tokens)
-    s.fleet[0].bucket_tokens = level
-    s.fleet[0].refilled_at = now
+    level = f.bucket_tokens + (now - f.refilled_at) * f.refill_tokens_per_second
+    level = min(level, f.burst_tokens)
+    f.bucket_tokens = level
+    f.refilled_at = now
     tokens = float(s.request[request].prompt_tokens)
     # a prompt larger than the bucket passes when the bucket is as full as its class may need
-    room = s.fleet[0].burst_tokens * (1.0 - s.reserve_ratio[priority])
-    if level - s.fleet[0].burst_tokens * s.reserve_ratio[priority] < min(tokens, room):
+    room = f.burst_tokens * (1.0 - s.admission[RESERVE, priority])
+    if level - f.burst_tokens * s.admission[RESERVE, priority] < min(tokens, room):
         return False
-    s.fleet[0].bucket_tokens = level - tokens
+    f.bucket_tokens = level - tokens
     return True
 
 
 @inner
-def _fraction_of(request: int) -> float:
-    """Return a number in [0, 1) that is the same for a request in every run (splitmix64; Steele et al. 2014)."""
-    z = np.uint64(request) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    return float(z >> np.uint64(11)) / 9007199254740992.0
-
-
-@inner
-def _route(s: EngineState) -> int:
-    """Return the replica for the next request, `NONE` if none is routable."""
-    num_replicas = s.replica.size
-    if s.fleet[0].router == ROUND_ROBIN:
-        for i in range(num_replicas):
-            r = (s.fleet[0].next_in_turn + i) % num_replicas
-            if s.replica[r].routable:
-                s.fleet[0].next_in_turn = r + 1
-                return r
-        return NONE
-    best, least = NONE, np.iinfo(np.int64).max
-    for r in range(num_replicas):
-        if s.replica[r].routable:
-            outstanding = outstanding_tokens(s, r)
-            if outstanding < least:
-                best, least = r, outstanding
+def _route(s: EngineState, request: int) -> int:
+    """Return the replica for a request, `NONE` if none is routable."""
+    router = s.fleet[0].router
+    if router == _ROUND_ROBIN:
+        return _next_in_turn(s)
+    if router == _POWER_OF_TWO:
+        return _lesser_of_two(s, request)
+    best, least = NONE, np.inf
+    for r in range(s.replica.size):
+        cost = s.board[OUTSTANDING, r]
+        if cost < np.inf and router == _PREFIX_AWARE:
+            # what is left to prefill counts, as in NVIDIA Dynamo's KV router with an overlap weight of 1
+            cost -= float(groups_hit(s, r, request) * s.fleet[0].group_tokens)
+        elif cost < np.inf and router == _LEAST_KV:
+            cost = float(_kv_blocks_wanted(s, r))
+        if cost < least:
+            best, least = r, cost
     return best
 
 
-@compiled
-def outstanding_tokens(s: EngineState, r: int) -> int:
-    """Return prompt tokens without their first token plus what the answers in flight are expected to take."""
-    return s.replica[r].unprefilled_tokens + EXPECTED_OUTPUT_TOKENS * (
-        s.replica[r].num_running + s.replica[r].num_waiting
-    )
+@inner
+def _next_in_turn(s: EngineState) -> int:
+    f, num_replicas = s.fleet[0], s.replica.size
+    for i in range(num_replicas):
+        r = (f.next_in_turn + i) % num_replicas
+        if s.replica[r].routable:
+            f.next_in_turn = r + 1
+            return r
+    return NONE
 
 
 @inner
-def _write_row(s: EngineState, now: float) -> None:
-    """Write the row that ends at `now` and begin the next."""
-    row = s.rows[s.fleet[0].next_row]
-    running, waiting, unprefilled = 0, s.fleet[0].num_pending, s.fleet[0].pending_tokens
-    used, total = 0, 0
-    ttft_sum, tpot_sum, e2e_sum = 0.0, 0.0, 0.0
-    oldest = s.request[s.fleet[0].pending_head].arrival_at if waiting else now
+def _lesser_of_two(s: EngineState, request: int) -> int:
+    """Return the less loaded of two replicas drawn at random (Mitzenmacher, IEEE TPDS 12(10), 2001)."""
+    num_routable = 0
+    for r in range(s.replica.size):
+        num_routable += s.replica[r].routable
+    if num_routable == 0:
+        return NONE
+    attempt = s.request[request].num_attempts
+    first = _routable(s, int(fraction_of(request, 2 * attempt + 101) * num_routable))
+    second = _routable(s, int(fraction_of(request, 2 * attempt + 102) * num_routable))
+    return second if s.board[OUTSTANDING, second] < s.board[OUTSTANDING, first] else first
+
+
+@inner
+def _routable(s: EngineState, k: int) -> int:
+    """Return the k-th routable replica."""
     for r in range(s.replica.size):
         if s.replica[r].routable:
-            total += s.fleet[0].kv_blocks
-        ttft_sum += s.replica[r].ttft_sum
-        tpot_sum += s.replica[r].tpot_sum
-        e2e_sum += s.replica[r].e2e_sum
-        if s.replica[r].segment_kind == IDLE:
-            continue
-        used += s.fleet[0].kv_blocks - s.replica[r].free_blocks
-        if s.replica[r].segment_kind == DECODING:
-            steps = steps_done(s, r, now)
-            count_decoded(s, r, steps)
-            used += blocks_taken(s, r, steps + 1)
-        running += s.replica[r].num_running
-        waiting += s.replica[r].num_waiting
-        unprefilled += s.replica[r].unprefilled_tokens
-        oldest = min(oldest, _oldest_without_first_token(s, r, now))
-    sums = s.row_sum[0]
-    row[0] = sums.arrived
-    row[1] = sums.arrived_tokens
-    row[2] = sums.rejected
-    row[3] = sums.rejected_tokens
-    row[4] = sums.finished
-    row[5] = sums.finished_tokens
-    row[6] = sums.prefilled_tokens
-    row[7] = sums.decoded_tokens
-    row[8] = sums.preempted
-    row[9] = running
-    row[10] = waiting
-    row[11] = unprefilled
-    row[12] = now - oldest
-    row[13] = used
-    row[14] = total
-    count = s.row_sum[0].num_ttft
-    if count:
-        row[15] = ttft_sum / count
-        row[16] = _p95(s.row_ttft[: min(count, MAX_TTFT_PER_ROW)])
-    if s.row_sum[0].num_tpot > 0:
-        row[17] = tpot_sum / s.row_sum[0].num_tpot
-    if s.row_sum[0].finished > 0:
-        row[18] = e2e_sum / s.row_sum[0].finished
-    _reset_sums(s)
-    s.fleet[0].next_row += 1
+            if k == 0:
+                return r
+            k -= 1
+    return NONE
 
 
 @inner
-def _reset_sums(s: EngineState) -> None:
-    sums = s.row_sum[0]
-    sums.arrived = 0.0
-    sums.arrived_tokens = 0.0
-    sums.rejected = 0.0
-    sums.rejected_tokens = 0.0
-    sums.finished = 0.0
-    sums.finished_tokens = 0.0
-    sums.prefilled_tokens = 0.0
-    sums.decoded_tokens = 0.0
-    sums.preempted = 0.0
-    sums.num_tpot = 0.0
-    sums.num_ttft = 0
-    for r in range(s.replica.size):
-        s.replica[r].ttft_sum = 0.0
-        s.replica[r].tpot_sum = 0.0
-        s.replica[r].e2e_sum = 0.0
-
-
-@inner
-def _p95(values: np.ndarray) -> float:
-    """Return the 0.95 quantile, linear between order statistics."""
-    ordered = np.sort(values)
-    at = 0.95 * (ordered.size - 1)
-    low = int(at)
-    high = min(low + 1, ordered.size - 1)
-    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
-
-
-@inner
-def _oldest_without_first_token(s: EngineState, r: int, now: float) -> float:
-    """Return the arrival of the oldest request on replica `r` that has no first token, `now` if all have one."""
-    oldest = now
-    for i in range(s.replica[r].num_chunks):
-        request = s.chunk_request[r, i]
-        if s.request[request].generated == 0:
-            oldest = min(oldest, s.request[request].arrival_at)
-    request = s.replica[r].waiting_head
-    while request != NONE:
-        if s.request[request].generated == 0:  # preempted ones, which come first, had theirs
-            return min(oldest, s.request[request].arrival_at)
-        request = s.request[request].following
-    return oldest
+def _kv_blocks_wanted(s: EngineState, r: int) -> int:
+    """Return the blocks that are held when the segment under way began and those that queued prompts will take."""
+    rep, f = s.replica[r], s.fleet[0]
+    return f.kv_blocks - rep.free_blocks + rep.unprefilled_tokens // f.block_size_tokens
