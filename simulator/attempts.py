@@ -24,11 +24,11 @@ def begin_attempt(s: EngineState, request: int, now: float) -> None:
     if q.num_attempts == 0:
         q.arrival_at = now
         if f.deadline_seconds < np.inf:
-            push_event(s, now + f.deadline_seconds, request, GIVE_UP)
+            announce(s, now + f.deadline_seconds, request, GIVE_UP)
     q.num_attempts += 1
     q.attempt_at = now
     if f.timeout_seconds < np.inf:
-        push_event(s, now + f.timeout_seconds, request, TIME_OUT)
+        announce(s, now + f.timeout_seconds, request, TIME_OUT)
 
 
 @inner
@@ -44,7 +44,7 @@ def end_attempt(s: EngineState, request: int, outcome: int, now: float) -> None:
         doubled = f.backoff_seconds * 2.0 ** (q.num_attempts - 1)
         at = now + doubled * (1.0 + f.jitter_ratio * (2.0 * fraction_of(request, q.num_attempts) - 1.0))
         if at < q.arrival_at + f.deadline_seconds:
-            push_event(s, at, request, ARRIVE)
+            announce(s, at, request, ARRIVE)
             return
     settle(s, request, outcome, now)
 
@@ -59,7 +59,7 @@ def settle(s: EngineState, request: int, outcome: int, now: float) -> None:
         q.finished_at = now
     follower = q.first_after
     while follower != NONE:
-        push_event(s, now + s.request[follower].think_seconds, follower, ARRIVE)
+        announce(s, now + s.request[follower].think_seconds, follower, ARRIVE)
         follower = s.request[follower].next_after
 
 
@@ -75,24 +75,32 @@ def fraction_of(request: int, attempt: int) -> float:
 
 
 @inner
-def push_event(s: EngineState, at: float, request: int, kind: int) -> None:
-    """Add what happens to a request at `at`; of two at one time the first that was added comes first."""
+def announce(s: EngineState, at: float, request: int, kind: int) -> None:
+    """Note what happens to a request at `at`; `sort_announced` puts it into its order."""
     f = s.fleet[0]
-    i, order = f.num_events, f.num_events_ever
-    f.num_events = i + 1
-    f.num_events_ever = order + 1
-    while i > 0:
-        parent = s.event[(i - 1) // 2]
-        if parent.at <= at:
-            break
-        _copy_event(s, (i - 1) // 2, i)
-        i = (i - 1) // 2
-    e = s.event[i]
+    e = s.event[f.num_events + f.num_announced]
+    f.num_announced += 1
     e.at = at
-    e.order = order
+    e.order = f.num_events_ever
     e.request = request
     e.kind = kind
     e.attempt = s.request[request].num_attempts
+    f.num_events_ever += 1
+
+
+@inner
+def sort_announced(s: EngineState) -> None:
+    """Let what was announced rise in the heap; of two at one time the first that was announced comes first."""
+    f = s.fleet[0]
+    while f.num_announced > 0:
+        i = f.num_events
+        f.num_events = i + 1
+        f.num_announced -= 1
+        moving = s.event[i : i + 1].copy()
+        while i > 0 and s.event[(i - 1) // 2].at > moving[0].at:
+            s.event[i] = s.event[(i - 1) // 2]
+            i = (i - 1) // 2
+        s.event[i] = moving[0]
 
 
 @inner
@@ -101,30 +109,19 @@ def drop_first_event(s: EngineState) -> None:
     f = s.fleet[0]
     last = f.num_events - 1
     f.num_events = last
-    at, order = s.event[last].at, s.event[last].order
     i = 0
     while 2 * i + 1 < last:
         child = 2 * i + 1
-        if child + 1 < last and _is_before(s, child + 1, s.event[child].at, s.event[child].order):
+        if child + 1 < last and _is_before(s, child + 1, child):
             child += 1
-        if not _is_before(s, child, at, order):
+        if not _is_before(s, child, last):
             break
-        _copy_event(s, child, i)
+        s.event[i] = s.event[child]
         i = child
-    _copy_event(s, last, i)
+    s.event[i] = s.event[last]
 
 
 @inner
-def _is_before(s: EngineState, i: int, at: float, order: int) -> bool:
-    e = s.event[i]
-    return e.at < at or (e.at == at and e.order < order)
-
-
-@inner
-def _copy_event(s: EngineState, source: int, target: int) -> None:
-    a, b = s.event[source], s.event[target]
-    b.at = a.at
-    b.order = a.order
-    b.request = a.request
-    b.kind = a.kind
-    b.attempt = a.attempt
+def _is_before(s: EngineState, i: int, k: int) -> bool:
+    a, b = s.event[i], s.event[k]
+    return a.at < b.at or (a.at == b.at and a.order < b.order)

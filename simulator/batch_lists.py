@@ -1,7 +1,7 @@
 """The lists of a replica, compiled: its waiting queues, its running batch, and the heap of what finishes next."""
 
 from simulator.compiled import inner
-from simulator.engine_state import HEAD, KEY, NONE, NOWHERE, RUNNING, TAIL, WAITING, EngineState
+from simulator.engine_state import KEY, NONE, NOWHERE, NUM_PRIORITIES, RUNNING, WAITING, EngineState
 
 
 @inner
@@ -13,9 +13,9 @@ def class_of(s: EngineState, request: int) -> int:
 @inner
 def first_waiting(s: EngineState, r: int) -> int:
     """Return the request that is admitted next, NONE if none waits."""
-    for level in range(s.queue.shape[1] - 1, -1, -1):
-        if s.queue[r, level, HEAD] != NONE:
-            return s.queue[r, level, HEAD]
+    for level in range(NUM_PRIORITIES - 1, -1, -1):
+        if s.replica[r].queue_head[level] != NONE:
+            return s.replica[r].queue_head[level]
     return NONE
 
 
@@ -25,16 +25,16 @@ def join_queue(s: EngineState, r: int, request: int, at_head: bool) -> None:
     q = s.request[request]
     level = class_of(s, request)
     q.place = WAITING
-    q.following = s.queue[r, level, HEAD] if at_head else NONE
-    q.preceding = NONE if at_head else s.queue[r, level, TAIL]
+    q.following = s.replica[r].queue_head[level] if at_head else NONE
+    q.preceding = NONE if at_head else s.replica[r].queue_tail[level]
     if q.following != NONE:
         s.request[q.following].preceding = request
     else:
-        s.queue[r, level, TAIL] = request
+        s.replica[r].queue_tail[level] = request
     if q.preceding != NONE:
         s.request[q.preceding].following = request
     else:
-        s.queue[r, level, HEAD] = request
+        s.replica[r].queue_head[level] = request
     s.replica[r].num_waiting += 1
 
 
@@ -44,11 +44,11 @@ def leave_queue(s: EngineState, r: int, request: int) -> None:
     q = s.request[request]
     level = class_of(s, request)
     if q.preceding == NONE:
-        s.queue[r, level, HEAD] = q.following
+        s.replica[r].queue_head[level] = q.following
     else:
         s.request[q.preceding].following = q.following
     if q.following == NONE:
-        s.queue[r, level, TAIL] = q.preceding
+        s.replica[r].queue_tail[level] = q.preceding
     else:
         s.request[q.following].preceding = q.preceding
     q.place = NOWHERE

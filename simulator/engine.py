@@ -128,7 +128,8 @@ def fail(s: EngineState, r: int, now: float) -> None:
     rep.heap_size = 0
     rep.in_prefill = NONE
     rep.abort_head = NONE
-    s.block_due[r, :] = 0
+    for i in range(s.slot.shape[1]):
+        s.slot[r, i].block_due = 0
     s.board[DUE_AT, r] = np.inf
     evict(s, r, 0)
     rep.free_blocks = s.fleet[0].kv_blocks
@@ -176,7 +177,7 @@ def blocks_taken(s: EngineState, r: int, steps: int) -> int:
     first = s.replica[r].decode_step
     taken = (steps // size) * s.replica[r].num_decoding
     for i in range(steps % size):
-        taken += s.block_due[r, (first + i) % size]
+        taken += s.slot[r, (first + i) % size].block_due
     return taken
 
 
@@ -184,7 +185,7 @@ def blocks_taken(s: EngineState, r: int, steps: int) -> int:
 def count_decoded(s: EngineState, r: int, steps: int) -> None:
     """Count the tokens of the running decode segment's first `steps` steps that were not counted yet."""
     rep = s.replica[r]
-    s.row_sum[0].decoded_tokens += rep.num_decoding * (steps - rep.segment_counted)
+    s.fleet[0].decoded_tokens += rep.num_decoding * (steps - rep.segment_counted)
     rep.segment_counted = steps
 
 
@@ -222,11 +223,11 @@ def _fill_batch(s: EngineState, r: int) -> bool:
     rep = s.replica[r]
     size = s.fleet[0].block_size_tokens
     preempted = False
-    while s.block_due[r, rep.decode_step % size] > rep.free_blocks:
+    while s.slot[r, rep.decode_step % size].block_due > rep.free_blocks:
         _preempt(s, r, 0)
         preempted = True
     budget = s.fleet[0].max_num_batched_tokens - rep.num_decoding
-    spare = rep.free_blocks - s.block_due[r, rep.decode_step % size]
+    spare = rep.free_blocks - s.slot[r, rep.decode_step % size].block_due
     rep.num_chunks = 0
     if rep.in_prefill != NONE:
         q = s.request[rep.in_prefill]
@@ -237,7 +238,7 @@ def _fill_batch(s: EngineState, r: int) -> bool:
             preempted = True
             if rep.in_prefill == NONE:
                 return True
-            spare = rep.free_blocks - s.block_due[r, rep.decode_step % size]
+            spare = rep.free_blocks - s.slot[r, rep.decode_step % size].block_due
         _take_chunk(s, r, rep.in_prefill, chunk, needed)
         budget -= chunk
         spare -= needed
@@ -285,8 +286,8 @@ def _use_cache(s: EngineState, r: int, request: int, num_groups: int) -> None:
     hold_groups(s, r, request, num_groups)
     q.kv_tokens = num_groups * s.fleet[0].group_tokens
     s.replica[r].unprefilled_tokens -= q.kv_tokens
-    s.row_sum[0].looked_up_tokens += q.prompt_tokens
-    s.row_sum[0].hit_tokens += q.kv_tokens
+    s.fleet[0].looked_up_tokens += q.prompt_tokens
+    s.fleet[0].hit_tokens += q.kv_tokens
 
 
 @inner
@@ -311,7 +312,7 @@ def _start_mixed(s: EngineState, r: int, now: float) -> None:
         tokens += chunk
         pairs += chunk * (s.request[s.slot[r, i].chunk_request].kv_tokens + chunk / 2)
     seconds = (
-        s.token_seconds[tokens]
+        s.step_seconds[tokens, 0]
         + f.seconds_per_context_token * rep.context_tokens
         + f.seconds_per_attention_pair * pairs
         + f.seconds_per_sequence * (rep.num_decoding + rep.num_chunks)
@@ -320,7 +321,7 @@ def _start_mixed(s: EngineState, r: int, now: float) -> None:
     rep.segment_steps = 1
     rep.segment_start_at = now
     s.board[DUE_AT, r] = now + seconds
-    rep.free_blocks -= s.block_due[r, rep.decode_step % f.block_size_tokens]
+    rep.free_blocks -= s.slot[r, rep.decode_step % f.block_size_tokens].block_due
 
 
 @inner
@@ -335,12 +336,12 @@ def _start_decoding(s: EngineState, r: int, now: float, preempted: bool) -> None
     if n * (steps // size + 1) > rep.free_blocks:
         taken = 0
         for i in range(steps):
-            taken += s.block_due[r, (rep.decode_step + i) % size]
+            taken += s.slot[r, (rep.decode_step + i) % size].block_due
             if taken > rep.free_blocks:
                 steps = i
                 break
-    rep.first_step_seconds = s.decode_seconds[n, 0] + s.decode_seconds[n, 1] * rep.context_tokens
-    rep.step_growth_seconds = s.decode_seconds[n, 1] * n
+    rep.first_step_seconds = s.step_seconds[n, 1] + s.step_seconds[n, 2] * rep.context_tokens
+    rep.step_growth_seconds = s.step_seconds[n, 2] * n
     rep.segment_kind = DECODING
     rep.segment_steps = steps
     rep.segment_counted = 0
@@ -357,7 +358,7 @@ def _complete(s: EngineState, r: int, at: float) -> None:
         count_decoded(s, r, steps)
         rep.free_blocks -= blocks_taken(s, r, steps)
     else:
-        s.row_sum[0].decoded_tokens += rep.num_decoding
+        s.fleet[0].decoded_tokens += rep.num_decoding
     rep.decode_step += steps
     rep.context_tokens += steps * rep.num_decoding
     if s.fleet[0].has_prefixes:
@@ -421,7 +422,7 @@ def _complete_chunk(s: EngineState, r: int, request: int, chunk: int, at: float)
     q, rep = s.request[request], s.replica[r]
     q.kv_tokens += chunk
     rep.unprefilled_tokens -= chunk
-    s.row_sum[0].prefilled_tokens += chunk
+    s.fleet[0].prefilled_tokens += chunk
     if s.fleet[0].has_prefixes:
         cache_computed(s, r, request)
     if q.kv_tokens < q.prompt_tokens + q.generated:
@@ -446,16 +447,16 @@ def _complete_chunk(s: EngineState, r: int, request: int, chunk: int, at: float)
 def _first_token(s: EngineState, r: int, request: int, at: float) -> None:
     s.request[request].first_token_at = at
     ttft = at - s.request[request].arrival_at
-    i = s.row_sum[0].num_ttft
+    i = s.fleet[0].num_ttft
     if i < MAX_TTFT_PER_ROW:
         s.row_ttft[i] = ttft
-    s.row_sum[0].num_ttft = i + 1
+    s.fleet[0].num_ttft = i + 1
     s.replica[r].ttft_sum += ttft
 
 
 @inner
 def _finish(s: EngineState, r: int, request: int, at: float) -> None:
-    q, sums = s.request[request], s.row_sum[0]
+    q, sums = s.request[request], s.fleet[0]
     sums.finished += 1
     sums.finished_tokens += q.output_tokens
     s.replica[r].e2e_sum += at - q.arrival_at
@@ -470,7 +471,7 @@ def _start_sequence(s: EngineState, r: int, request: int) -> None:
     """Make a prefilled request decode from the next step on."""
     q, rep = s.request[request], s.replica[r]
     q.base = q.kv_tokens - rep.decode_step
-    s.block_due[r, (-q.base) % s.fleet[0].block_size_tokens] += 1
+    s.slot[r, (-q.base) % s.fleet[0].block_size_tokens].block_due += 1
     rep.num_decoding += 1
     rep.context_tokens += q.kv_tokens
     q.kv_tokens = 0
@@ -487,7 +488,7 @@ def _stop_decoding(s: EngineState, r: int, request: int) -> None:
     rep.free_blocks += _blocks_for(s, tokens) - q.prefix_held * s.fleet[0].group_blocks
     if s.fleet[0].has_prefixes:
         release_groups(s, r, request)
-    s.block_due[r, (-q.base) % s.fleet[0].block_size_tokens] -= 1
+    s.slot[r, (-q.base) % s.fleet[0].block_size_tokens].block_due -= 1
     rep.num_decoding -= 1
     rep.context_tokens -= tokens
 
@@ -502,7 +503,7 @@ def _preempt(s: EngineState, r: int, available_blocks: int) -> None:
     _leave_batch(s, r, request, rep.in_prefill == request)
     join_queue(s, r, request, True)
     s.request[request].num_preemptions += 1
-    s.row_sum[0].preempted += 1
+    s.fleet[0].preempted += 1
 
 
 @inner

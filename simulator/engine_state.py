@@ -16,8 +16,6 @@ from simulator.engine_options import EngineOptions
 from simulator.profiles import EngineProfile
 from simulator.requests import NO_REQUEST, RequestTable
 
-I8 = NDArray[np.int64]
-
 NONE = -1
 
 # What a replica is doing until its board says.
@@ -129,6 +127,9 @@ REPLICA = np.dtype(
         ("context_tokens", np.int64),  # KV tokens of the decoding sequences
         ("unprefilled_tokens", np.int64),
         ("free_blocks", np.int64),  # those of cached groups that nobody uses are among them
+        # waiting requests by class, all of class 0 unless scheduled by priority
+        ("queue_head", np.int64, (NUM_PRIORITIES,)),
+        ("queue_tail", np.int64, (NUM_PRIORITIES,)),
         ("running_head", np.int64),
         ("running_tail", np.int64),
         ("in_prefill", np.int64),  # the one running request whose prompt is not done
@@ -146,6 +147,22 @@ REPLICA = np.dtype(
         ("e2e_sum", np.float64),
     ],
     align=True,
+)
+
+_SUMS = (
+    "arrived",
+    "arrived_tokens",
+    "retried",
+    "rejected",
+    "rejected_tokens",
+    "finished",
+    "finished_tokens",
+    "prefilled_tokens",
+    "decoded_tokens",
+    "preempted",
+    "num_tpot",
+    "looked_up_tokens",
+    "hit_tokens",
 )
 
 FLEET = np.dtype(
@@ -177,6 +194,9 @@ FLEET = np.dtype(
         ("refill_tokens_per_second", np.float64),
         ("burst_tokens", np.float64),
         ("refilled_at", np.float64),
+        # by priority: share of the bucket that is kept for others, and the fraction admitted
+        ("reserve_ratio", np.float64, (NUM_PRIORITIES,)),
+        ("admitted_ratio", np.float64, (NUM_PRIORITIES,)),
         # clients
         ("timeout_seconds", np.float64),
         ("deadline_seconds", np.float64),
@@ -185,38 +205,21 @@ FLEET = np.dtype(
         ("jitter_ratio", np.float64),
         ("reacts", np.int64),  # an end may bring about an arrival, so that time must not pass it
         ("num_events", np.int64),
+        ("num_announced", np.int64),  # behind the heap, not yet sorted into it
+        # sums over the row of telemetry that is running
+        ("num_ttft", np.int64),
+        *((name, np.float64) for name in _SUMS),
         ("num_events_ever", np.int64),
     ],
     align=True,
 )
 
-ROW = np.dtype(
-    [
-        (name, np.float64)
-        for name in (
-            "arrived",
-            "arrived_tokens",
-            "retried",
-            "rejected",
-            "rejected_tokens",
-            "finished",
-            "finished_tokens",
-            "prefilled_tokens",
-            "decoded_tokens",
-            "preempted",
-            "num_tpot",
-            "looked_up_tokens",
-            "hit_tokens",
-        )
-    ]
-    + [("num_ttft", np.int64)],
-    align=True,
-)
-
-# What a replica keeps of each place in its batch: a heap of the decoding requests by the step at which they finish, and
+# What a replica keeps by number: the decoding requests that need a new block when decode_step % block_size is that; a
+# heap of the decoding requests by the step at which they finish, and
 # the prompt chunks of the step being computed.
 SLOT = np.dtype(
     [
+        ("block_due", np.int64),
         ("finish_key", np.int64),  # finish step * KEY + request: of two that finish together, the older one first
         ("chunk_request", np.int64),
         ("chunk_tokens", np.int64),
@@ -233,10 +236,6 @@ EVENT = np.dtype(
     [("at", np.float64), ("order", np.int64), ("request", np.int32), ("kind", np.int16), ("attempt", np.int16)]
 )
 
-# Columns of a queue: first come first served within a class.
-HEAD, TAIL = 0, 1
-RESERVE, ADMITTED = 0, 1
-
 
 class EngineState(NamedTuple):
     """Everything the compiled engine reads and writes; one instance is one running fleet.
@@ -246,21 +245,12 @@ class EngineState(NamedTuple):
     request : ndarray of REQUEST, shape (n,)
     replica : ndarray of REPLICA, shape (r,)
     fleet : ndarray of FLEET, shape (1,)
-    row_sum : ndarray of ROW, shape (1,)
-        Sums over the row of telemetry that is running.
     board : ndarray of float64, shape (2, r)
         Of every replica, what all of them are searched for: DUE_AT and OUTSTANDING.
-    queue : ndarray of int64, shape (r, NUM_PRIORITIES, 2)
-        Head and tail of the waiting requests by class; all are of class 0 unless scheduled by priority.
-    block_due : ndarray of int64, shape (r, block_size)
-        Decoding requests that need a new block when decode_step % block_size is the column.
-    slot : ndarray of SLOT, shape (r, max_num_seqs)
-    token_seconds : ndarray of float64
-        Step time by number of tokens in the step, for steps with a prompt chunk.
-    decode_seconds : ndarray of float64, shape (max_num_seqs + 1, 2)
-        Of a step that only decodes, by batch size: without context, and for each token of context.
-    admission : ndarray of float64, shape (2, NUM_PRIORITIES)
-        By priority: share of the bucket that is kept for others, and the fraction admitted.
+    slot : ndarray of SLOT, shape (r, max_num_seqs or block_size, the larger)
+    step_seconds : ndarray of float64, shape (max_num_batched_tokens + max_num_seqs + 1, 3)
+        Column 0: of a step with a prompt chunk, by its tokens, without attention. Columns 1 and 2: of a step that only
+        decodes, by batch size, without context and for each token of it.
     rows : ndarray of float64, shape (n_rows, len(ROW_COLUMNS))
         Telemetry written so far.
     row_ttft : ndarray of float64
@@ -276,14 +266,9 @@ class EngineState(NamedTuple):
     request: NDArray[np.void]
     replica: NDArray[np.void]
     fleet: NDArray[np.void]
-    row_sum: NDArray[np.void]
     board: Floats
-    queue: I8
-    block_due: I8
     slot: NDArray[np.void]
-    token_seconds: Floats
-    decode_seconds: Floats
-    admission: Floats
+    step_seconds: Floats
     rows: Floats
     row_ttft: Floats
     group: NDArray[np.void]
@@ -314,19 +299,13 @@ def new_state(
     options = options or EngineOptions()
     clients = clients or Clients()
     _refuse_impossible_requests(requests, profile, options)
-    step = profile.step_time
     state = EngineState(
         request=_request_records(requests),
         replica=_replica_records(num_slots, profile),
         fleet=_fleet_record(profile, router_code),
-        row_sum=np.zeros(1, dtype=ROW),
         board=np.full((2, num_slots), np.inf),
-        queue=np.full((num_slots, NUM_PRIORITIES, 2), NONE, dtype=np.int64),
-        block_due=np.zeros((num_slots, profile.block_size_tokens), dtype=np.int64),
-        slot=np.zeros((num_slots, profile.max_num_seqs), dtype=SLOT),
-        token_seconds=step.token_seconds(profile.max_num_batched_tokens + profile.max_num_seqs),
-        decode_seconds=step.decode_seconds(profile.max_num_seqs),
-        admission=np.array([[0.0] * NUM_PRIORITIES, [1.0] * NUM_PRIORITIES]),
+        slot=np.zeros((num_slots, max(profile.max_num_seqs, profile.block_size_tokens)), dtype=SLOT),
+        step_seconds=_step_table(profile),
         rows=np.full((num_rows, len(ROW_COLUMNS)), np.nan),
         row_ttft=np.zeros(MAX_TTFT_PER_ROW),
         group=np.zeros((1, 1), dtype=GROUP),
@@ -336,6 +315,14 @@ def new_state(
     _set_options(state, profile, options)
     _set_clients(state, requests, clients)
     return _with_prefixes(state, requests, profile) if options.enable_prefix_caching else state
+
+
+def _step_table(profile: EngineProfile) -> Floats:
+    most = profile.max_num_batched_tokens + profile.max_num_seqs
+    table = np.full((most + 1, 3), np.nan)
+    table[:, 0] = profile.step_time.token_seconds(most)
+    table[: profile.max_num_seqs + 1, 1:] = profile.step_time.decode_seconds(profile.max_num_seqs)
+    return table
 
 
 def _request_records(requests: RequestTable) -> NDArray[np.void]:
@@ -357,7 +344,16 @@ def _request_records(requests: RequestTable) -> NDArray[np.void]:
 def _replica_records(num_slots: int, profile: EngineProfile) -> NDArray[np.void]:
     records = np.zeros(num_slots, dtype=REPLICA)
     records["free_blocks"] = profile.kv_blocks
-    for name in ("running_head", "running_tail", "in_prefill", "abort_head", "idle_head", "idle_tail"):
+    for name in (
+        "queue_head",
+        "queue_tail",
+        "running_head",
+        "running_tail",
+        "in_prefill",
+        "abort_head",
+        "idle_head",
+        "idle_tail",
+    ):
         records[name] = NONE
     return records
 
@@ -373,6 +369,7 @@ def _fleet_record(profile: EngineProfile, router_code: int) -> NDArray[np.void]:
     record["seconds_per_attention_pair"] = step.seconds_per_prefill_attention
     record["seconds_per_sequence"] = step.seconds_per_sequence
     record["router"] = router_code
+    record["admitted_ratio"] = 1.0
     for name in ("pending_head", "pending_tail"):
         record[name] = NONE
     for name in ("bucket_tokens", "refill_tokens_per_second", "burst_tokens"):

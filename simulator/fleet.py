@@ -12,7 +12,7 @@ from forecaster.telemetry import SIGNAL_INDEX, SIGNALS, FleetState, TelemetryWin
 from simulator.clients import Clients
 from simulator.engine import EXPECTED_OUTPUT_TOKENS
 from simulator.engine_options import EngineOptions
-from simulator.engine_state import ADMITTED, RESERVE, ROW_COLUMNS, new_state
+from simulator.engine_state import ROW_COLUMNS, new_state
 from simulator.gateway import ROUTERS, run_until
 from simulator.lifecycle import DRAINING, FleetLimits, Pods, PodState
 from simulator.profiles import EngineProfile
@@ -162,8 +162,8 @@ class Fleet:
         gateway["refilled_at"] = self.now
         gateway["refill_tokens_per_second"] = admission.prefill_tokens_per_second
         gateway["burst_tokens"] = admission.burst_tokens
-        self._state.admission[RESERVE] = admission.reserve_ratio_by_priority
-        self._state.admission[ADMITTED] = admission.admitted_ratio_by_priority
+        gateway["reserve_ratio"] = admission.reserve_ratio_by_priority
+        gateway["admitted_ratio"] = admission.admitted_ratio_by_priority
 
     def telemetry(self) -> TelemetryWindow:
         """Return the rows that have been seen by now, the newest `window_seconds` of them."""

@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from simulator.attempts import begin_attempt, drop_first_event, end_attempt, fraction_of, settle
+from simulator.attempts import begin_attempt, drop_first_event, end_attempt, fraction_of, settle, sort_announced
 from simulator.compiled import compiled, inner
 from simulator.engine import advance, cancel, enqueue, fail, update_outstanding
 from simulator.engine_state import (
-    ADMITTED,
     ARRIVE,
     AT_GATEWAY,
     DUE_AT,
@@ -15,7 +14,6 @@ from simulator.engine_state import (
     NOWHERE,
     OUTSTANDING,
     REFUSED,
-    RESERVE,
     SHED,
     TIMED_OUT,
     UNFINISHED,
@@ -38,6 +36,7 @@ def run_until(s: EngineState, start: float, until: float) -> None:
     f = s.fleet[0]
     while True:
         _skip_followers(s)
+        sort_announced(s)
         request = f.next_request
         arrival = s.request[request].arrival_at if request < s.request.size else np.inf
         event_at = s.event[0].at if f.num_events > 0 else np.inf
@@ -138,7 +137,7 @@ def _hang_up(s: EngineState, request: int, now: float) -> None:
 
 @inner
 def _arrive(s: EngineState, request: int, now: float) -> None:
-    q, sums = s.request[request], s.row_sum[0]
+    q, sums = s.request[request], s.fleet[0]
     if q.outcome != UNFINISHED:
         return  # given up before it came back
     if q.num_attempts == 0:
@@ -197,7 +196,7 @@ def _leave_gateway(s: EngineState, request: int) -> None:
 def _admitted(s: EngineState, request: int, now: float) -> bool:
     """Return whether the plan in force lets the request in, and take its tokens from the bucket."""
     f, priority = s.fleet[0], s.request[request].priority
-    if fraction_of(request, 0) >= s.admission[ADMITTED, priority]:  # a retry fares like its first attempt
+    if fraction_of(request, 0) >= f.admitted_ratio[priority]:  # a retry fares like its first attempt
         return False
     if f.refill_tokens_per_second == np.inf:
         return True
@@ -207,8 +206,8 @@ def _admitted(s: EngineState, request: int, now: float) -> bool:
     f.refilled_at = now
     tokens = float(s.request[request].prompt_tokens)
     # a prompt larger than the bucket passes when the bucket is as full as its class may need
-    room = f.burst_tokens * (1.0 - s.admission[RESERVE, priority])
-    if level - f.burst_tokens * s.admission[RESERVE, priority] < min(tokens, room):
+    room = f.burst_tokens * (1.0 - f.reserve_ratio[priority])
+    if level - f.burst_tokens * f.reserve_ratio[priority] < min(tokens, room):
         return False
     f.bucket_tokens = level - tokens
     return True

@@ -4,7 +4,7 @@ import numpy as np
 
 from simulator.compiled import inner
 from simulator.engine import blocks_taken, count_decoded, steps_done
-from simulator.engine_state import DECODING, HEAD, IDLE, MAX_TTFT_PER_ROW, NONE, EngineState
+from simulator.engine_state import DECODING, IDLE, MAX_TTFT_PER_ROW, NONE, NUM_PRIORITIES, EngineState
 
 
 @inner
@@ -32,7 +32,7 @@ def write_row(s: EngineState, now: float) -> None:
         waiting += s.replica[r].num_waiting
         unprefilled += s.replica[r].unprefilled_tokens
         oldest = min(oldest, _oldest_without_first_token(s, r, now))
-    sums = s.row_sum[0]
+    sums = s.fleet[0]
     row[0] = sums.arrived
     row[1] = sums.arrived_tokens
     row[2] = sums.rejected
@@ -48,14 +48,14 @@ def write_row(s: EngineState, now: float) -> None:
     row[12] = now - oldest
     row[13] = used
     row[14] = total
-    count = s.row_sum[0].num_ttft
+    count = s.fleet[0].num_ttft
     if count:
         row[15] = ttft_sum / count
         row[16] = _p95(s.row_ttft[: min(count, MAX_TTFT_PER_ROW)])
-    if s.row_sum[0].num_tpot > 0:
-        row[17] = tpot_sum / s.row_sum[0].num_tpot
-    if s.row_sum[0].finished > 0:
-        row[18] = e2e_sum / s.row_sum[0].finished
+    if s.fleet[0].num_tpot > 0:
+        row[17] = tpot_sum / s.fleet[0].num_tpot
+    if s.fleet[0].finished > 0:
+        row[18] = e2e_sum / s.fleet[0].finished
     row[19] = sums.retried
     if sums.looked_up_tokens > 0:
         row[20] = sums.hit_tokens / sums.looked_up_tokens
@@ -65,7 +65,7 @@ def write_row(s: EngineState, now: float) -> None:
 
 @inner
 def _reset_sums(s: EngineState) -> None:
-    sums = s.row_sum[0]
+    sums = s.fleet[0]
     sums.arrived = 0.0
     sums.arrived_tokens = 0.0
     sums.retried = 0.0
@@ -104,8 +104,8 @@ def _oldest_without_first_token(s: EngineState, r: int, now: float) -> float:
         request = s.slot[r, i].chunk_request
         if s.request[request].generated == 0:
             oldest = min(oldest, s.request[request].arrival_at)
-    for level in range(s.queue.shape[1]):
-        request = s.queue[r, level, HEAD]
+    for level in range(NUM_PRIORITIES):
+        request = s.replica[r].queue_head[level]
         while request != NONE:
             if s.request[request].generated == 0:  # preempted ones, which come first, had theirs
                 oldest = min(oldest, s.request[request].arrival_at)
