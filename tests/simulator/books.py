@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from simulator.engine_state import DECODING, FINISHED, IDLE, MIXED, NONE, SHED, UNFINISHED
+from simulator.engine_state import DECODING, DUE_AT, FINISHED, IDLE, KEY, MIXED, NONE, SHED, UNFINISHED
 from simulator.lifecycle import PodState
 
 EMPTY_STATES = (PodState.GONE, PodState.STARTING, PodState.WARM)
@@ -19,8 +19,8 @@ class Books:
         names = state.replica.dtype.names
         self.replicas = [dict(zip(names, record, strict=True)) for record in state.replica.tolist()]
         self.fleet = dict(zip(state.fleet.dtype.names, state.fleet[0].tolist(), strict=True))
-        self.chunk_request, self.chunk_tokens = state.chunk_request, state.chunk_tokens
-        self.heap_request = state.heap_request
+        self.slot = state.slot
+        self.due_at = state.board[DUE_AT]
 
     def queue_from(self, head):
         """Return the requests linked from `head`, in order."""
@@ -72,20 +72,20 @@ def check_replica(books, r):
     """Check blocks, sequences and tokens of one replica; return its (running, waiting) requests."""
     replica = books.replicas[r]
     running = books.queue_from(replica["running_head"])
-    waiting = books.queue_from(replica["waiting_head"])
+    waiting = [i for head in replica["queue_head"] for i in books.queue_from(head)]
     assert len(running) == replica["num_running"] <= books.fleet["max_num_seqs"]
     assert len(waiting) == replica["num_waiting"]
-    chunks = books.chunk_request[r, : replica["num_chunks"]].tolist()
+    chunks = books.slot["chunk_request"][r, : replica["num_chunks"]].tolist()
     decoding = [i for i in running if i not in chunks]
     assert set(chunks) <= set(running)
     assert len(decoding) == replica["num_decoding"] == replica["heap_size"]
-    assert sorted(decoding) == sorted(books.heap_request[r, : replica["heap_size"]].tolist())
+    assert sorted(decoding) == sorted((books.slot["finish_key"][r, : replica["heap_size"]] % KEY).tolist())
     kind = MIXED if chunks else DECODING if decoding else IDLE
     assert replica["segment_kind"] == kind
     assert not (kind == IDLE and waiting)
     check_blocks(books, replica, decoding=decoding, chunks=chunks)
     check_tokens(books, replica, decoding=decoding, to_prefill=chunks + waiting)
-    batch = len(decoding) + int(books.chunk_tokens[r, : replica["num_chunks"]].sum())
+    batch = len(decoding) + int(books.slot["chunk_tokens"][r, : replica["num_chunks"]].sum())
     assert batch <= books.fleet["max_num_batched_tokens"]
     return running, waiting
 

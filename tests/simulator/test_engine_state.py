@@ -21,14 +21,15 @@ def test_starts_empty_idle_and_closed():
     assert (s.replica["segment_kind"] == IDLE).all()
     assert (s.replica["free_blocks"] == PROFILE.kv_blocks).all()
     assert not s.replica["routable"].any()
-    assert (s.replica[["running_head", "waiting_head", "in_prefill"]].tolist()) == [(NONE,) * 3] * 3
+    assert (s.replica[["running_head", "in_prefill"]].tolist()) == [(NONE,) * 2] * 3
+    assert (s.replica["queue_head"] == NONE).all()
     assert (s.request["outcome"] == UNFINISHED).all()
     assert np.isnan(s.request["first_token_at"]).all()
     assert s.rows.shape == (10, len(ROW_COLUMNS))
 
 
 def test_step_time_is_known_for_every_batch_there_may_be():
-    assert state().token_seconds.size > PROFILE.max_num_batched_tokens
+    assert state().step_seconds.shape[0] > PROFILE.max_num_batched_tokens
 
 
 @pytest.mark.parametrize("num_slots", [0, -2])
