@@ -182,6 +182,15 @@ def blocks_taken(s: EngineState, r: int, steps: int) -> int:
 
 
 @inner
+def blocks_used(s: EngineState, r: int, now: float) -> int:
+    """Return the blocks that requests hold at `now`, those of the step under way included."""
+    used = s.fleet[0].kv_blocks - s.replica[r].free_blocks
+    if s.replica[r].segment_kind == DECODING:
+        used += blocks_taken(s, r, steps_done(s, r, now) + 1)
+    return used
+
+
+@inner
 def count_decoded(s: EngineState, r: int, steps: int) -> None:
     """Count the tokens of the running decode segment's first `steps` steps that were not counted yet."""
     rep = s.replica[r]

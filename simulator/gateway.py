@@ -4,7 +4,7 @@ import numpy as np
 
 from simulator.attempts import begin_attempt, drop_first_event, end_attempt, fraction_of, settle, sort_announced
 from simulator.compiled import compiled, inner
-from simulator.engine import advance, cancel, enqueue, fail, update_outstanding
+from simulator.engine import advance, blocks_used, cancel, enqueue, fail, update_outstanding
 from simulator.engine_state import (
     ARRIVE,
     AT_GATEWAY,
@@ -19,7 +19,7 @@ from simulator.engine_state import (
     UNFINISHED,
     EngineState,
 )
-from simulator.prefix_cache import groups_hit
+from simulator.prefix_cache import evict, groups_hit
 from simulator.telemetry_rows import write_row
 
 ROUTERS = ("least_outstanding_tokens", "round_robin", "power_of_two", "prefix_aware", "least_kv")
@@ -34,7 +34,7 @@ def run_until(s: EngineState, start: float, until: float) -> None:
     """
     _change_replicas(s, start)
     f = s.fleet[0]
-    while True:
+    while until > start:
         _skip_followers(s)
         sort_announced(s)
         request = f.next_request
@@ -75,7 +75,7 @@ def _change_replicas(s: EngineState, now: float) -> None:
     f = s.fleet[0]
     while f.pending_head != NONE:
         request = f.pending_head
-        r = _route(s, request)
+        r = _route(s, request, now)
         if r == NONE:
             return
         _leave_gateway(s, request)
@@ -154,7 +154,7 @@ def _arrive(s: EngineState, request: int, now: float) -> None:
         sums.rejected_tokens += q.prompt_tokens
         end_attempt(s, request, SHED, now)
         return
-    r = _route(s, request)
+    r = _route(s, request, now)
     if r != NONE:
         enqueue(s, r, request, now)
     else:
@@ -214,7 +214,7 @@ def _admitted(s: EngineState, request: int, now: float) -> bool:
 
 
 @inner
-def _route(s: EngineState, request: int) -> int:
+def _route(s: EngineState, request: int, now: float) -> int:
     """Return the replica for a request, `NONE` if none is routable."""
     router = s.fleet[0].router
     if router == _ROUND_ROBIN:
@@ -225,13 +225,21 @@ def _route(s: EngineState, request: int) -> int:
     for r in range(s.replica.size):
         cost = s.board[OUTSTANDING, r]
         if cost < np.inf and router == _PREFIX_AWARE:
-            # what is left to prefill counts, as in NVIDIA Dynamo's KV router with an overlap weight of 1
-            cost -= float(groups_hit(s, r, request) * s.fleet[0].group_tokens)
+            cost -= _cached_tokens(s, r, request, now)
         elif cost < np.inf and router == _LEAST_KV:
-            cost = float(_kv_blocks_wanted(s, r))
+            cost = blocks_used(s, r, now) + s.replica[r].unprefilled_tokens // s.fleet[0].block_size_tokens
         if cost < least:
             best, least = r, cost
     return best
+
+
+@inner
+def _cached_tokens(s: EngineState, r: int, request: int, now: float) -> int:
+    """Return the tokens of a prompt that replica `r` need not compute, as NVIDIA Dynamo's KV router reckons."""
+    if not s.fleet[0].has_prefixes:
+        return 0
+    evict(s, r, s.fleet[0].kv_blocks - blocks_used(s, r, now))
+    return groups_hit(s, r, request) * s.fleet[0].group_tokens
 
 
 @inner
@@ -268,10 +276,3 @@ def _routable(s: EngineState, k: int) -> int:
                 return r
             k -= 1
     return NONE
-
-
-@inner
-def _kv_blocks_wanted(s: EngineState, r: int) -> int:
-    """Return the blocks that are held when the segment under way began and those that queued prompts will take."""
-    rep, f = s.replica[r], s.fleet[0]
-    return f.kv_blocks - rep.free_blocks + rep.unprefilled_tokens // f.block_size_tokens

@@ -3,64 +3,70 @@
 import numpy as np
 
 from simulator.compiled import inner
-from simulator.engine import blocks_taken, count_decoded, steps_done
+from simulator.engine import blocks_used, count_decoded, steps_done
 from simulator.engine_state import DECODING, IDLE, MAX_TTFT_PER_ROW, NONE, NUM_PRIORITIES, EngineState
 
 
 @inner
 def write_row(s: EngineState, now: float) -> None:
     """Write the row that ends at `now` and begin the next."""
-    row = s.rows[s.fleet[0].next_row]
-    running, waiting, unprefilled = 0, s.fleet[0].num_pending, s.fleet[0].pending_tokens
+    f = s.fleet[0]
+    row = s.rows[f.next_row]
+    row[0] = f.arrived
+    row[1] = f.arrived_tokens
+    row[2] = f.rejected
+    row[3] = f.rejected_tokens
+    row[4] = f.finished
+    row[5] = f.finished_tokens
+    row[8] = f.preempted
+    _write_replicas(s, row, now)
+    row[6] = f.prefilled_tokens
+    row[7] = f.decoded_tokens
+    if f.num_ttft:
+        row[16] = _p95(s.row_ttft[: min(f.num_ttft, MAX_TTFT_PER_ROW)])
+    row[19] = f.retried
+    if f.looked_up_tokens > 0:
+        row[20] = f.hit_tokens / f.looked_up_tokens
+    _reset_sums(s)
+    f.next_row += 1
+
+
+@inner
+def _write_replicas(s: EngineState, row: np.ndarray, now: float) -> None:
+    """Write what the replicas hold, and the means of what they have finished; count what they have decoded."""
+    f = s.fleet[0]
+    running, waiting, unprefilled = 0, f.num_pending, f.pending_tokens
     used, total = 0, 0
     ttft_sum, tpot_sum, e2e_sum = 0.0, 0.0, 0.0
-    oldest = s.request[s.fleet[0].pending_head].arrival_at if waiting else now
+    oldest = s.request[f.pending_head].arrival_at if waiting else now
     for r in range(s.replica.size):
-        if s.replica[r].routable:
-            total += s.fleet[0].kv_blocks
-        ttft_sum += s.replica[r].ttft_sum
-        tpot_sum += s.replica[r].tpot_sum
-        e2e_sum += s.replica[r].e2e_sum
-        if s.replica[r].segment_kind == IDLE:
+        rep = s.replica[r]
+        if rep.routable:
+            total += f.kv_blocks
+        ttft_sum += rep.ttft_sum
+        tpot_sum += rep.tpot_sum
+        e2e_sum += rep.e2e_sum
+        if rep.segment_kind == IDLE:
             continue
-        used += s.fleet[0].kv_blocks - s.replica[r].free_blocks
-        if s.replica[r].segment_kind == DECODING:
-            steps = steps_done(s, r, now)
-            count_decoded(s, r, steps)
-            used += blocks_taken(s, r, steps + 1)
-        running += s.replica[r].num_running
-        waiting += s.replica[r].num_waiting
-        unprefilled += s.replica[r].unprefilled_tokens
+        used += blocks_used(s, r, now)
+        if rep.segment_kind == DECODING:
+            count_decoded(s, r, steps_done(s, r, now))
+        running += rep.num_running
+        waiting += rep.num_waiting
+        unprefilled += rep.unprefilled_tokens
         oldest = min(oldest, _oldest_without_first_token(s, r, now))
-    sums = s.fleet[0]
-    row[0] = sums.arrived
-    row[1] = sums.arrived_tokens
-    row[2] = sums.rejected
-    row[3] = sums.rejected_tokens
-    row[4] = sums.finished
-    row[5] = sums.finished_tokens
-    row[6] = sums.prefilled_tokens
-    row[7] = sums.decoded_tokens
-    row[8] = sums.preempted
     row[9] = running
     row[10] = waiting
     row[11] = unprefilled
     row[12] = now - oldest
     row[13] = used
     row[14] = total
-    count = s.fleet[0].num_ttft
-    if count:
-        row[15] = ttft_sum / count
-        row[16] = _p95(s.row_ttft[: min(count, MAX_TTFT_PER_ROW)])
-    if s.fleet[0].num_tpot > 0:
-        row[17] = tpot_sum / s.fleet[0].num_tpot
-    if s.fleet[0].finished > 0:
-        row[18] = e2e_sum / s.fleet[0].finished
-    row[19] = sums.retried
-    if sums.looked_up_tokens > 0:
-        row[20] = sums.hit_tokens / sums.looked_up_tokens
-    _reset_sums(s)
-    s.fleet[0].next_row += 1
+    if f.num_ttft:
+        row[15] = ttft_sum / f.num_ttft
+    if f.num_tpot > 0:
+        row[17] = tpot_sum / f.num_tpot
+    if f.finished > 0:
+        row[18] = e2e_sum / f.finished
 
 
 @inner

@@ -1,13 +1,13 @@
 """The compiled engine against a naive one: the same first tokens, finishes, preemptions and tokens computed."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from naive_engine import play
+from naive_fleet import NaiveFleet
 
 from simulator.fleet import Fleet, RunSettings
 from simulator.gateway import ROUTERS
@@ -71,46 +71,23 @@ def replica_cases(draw):
     return requests, profile
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What naive replicas make of a request table."""
-
-    requests: RequestTable
-    profile: EngineProfile
-    router: str
-    sequences: list
-    replicas: list
-    served_by: list
-
-    @property
-    def has_a_tie(self):
-        return min(replica.closest_call_seconds for replica in self.replicas) <= TIE_SECONDS
-
-
 def naively(requests, profile, *, num_replicas=1, router="round_robin"):
-    sequences, replicas, served_by = play(requests, profile, num_replicas=num_replicas, router=router)
-    return Seen(
-        requests=requests,
-        profile=profile,
-        router=router,
-        sequences=sequences,
-        replicas=replicas,
-        served_by=served_by,
-    )
+    return NaiveFleet(requests, profile, num_replicas=num_replicas, router=router).play()
 
 
 def assert_compiled_engine_agrees(seen):
+    sequences = seen.sequences
     result = simulate_static(
         seen.requests,
         seen.profile,
-        num_replicas=len(seen.replicas),
-        duration_seconds=ceil(max(sequence.finished_at for sequence in seen.sequences)) + 1.0,
+        num_replicas=seen.num_replicas,
+        duration_seconds=ceil(max(sequence.finished_at for sequence in sequences)) + 1.0,
         router=seen.router,
     )
-    np.testing.assert_array_equal(result.served_by, seen.served_by)
-    np.testing.assert_array_equal(result.num_preemptions, [s.num_preemptions for s in seen.sequences])
-    np.testing.assert_allclose(result.first_token_at, [s.first_token_at for s in seen.sequences], rtol=1e-9)
-    np.testing.assert_allclose(result.finished_at, [s.finished_at for s in seen.sequences], rtol=1e-9)
+    np.testing.assert_array_equal(result.served_by, [s.served_by for s in sequences])
+    np.testing.assert_array_equal(result.num_preemptions, [s.num_preemptions for s in sequences])
+    np.testing.assert_allclose(result.first_token_at, [s.first_token_at for s in sequences], rtol=1e-9)
+    np.testing.assert_allclose(result.finished_at, [s.finished_at for s in sequences], rtol=1e-9)
     telemetry = result.telemetry
     assert telemetry.column("prefill_tokens_per_second").sum() == sum(r.prefilled_tokens for r in seen.replicas)
     assert telemetry.column("decode_tokens_per_second").sum() == sum(r.decoded_tokens for r in seen.replicas)
