@@ -4,7 +4,20 @@ from collections import Counter
 
 import numpy as np
 
-from simulator.engine_state import DECODING, DUE_AT, FINISHED, IDLE, KEY, MIXED, NONE, SHED, UNFINISHED
+from simulator.engine_state import (
+    AT_GATEWAY,
+    DECODING,
+    DUE_AT,
+    FINISHED,
+    IDLE,
+    KEY,
+    MIXED,
+    NONE,
+    NOWHERE,
+    RUNNING,
+    UNFINISHED,
+    WAITING,
+)
 from simulator.lifecycle import PodState
 
 EMPTY_STATES = (PodState.GONE, PodState.STARTING, PodState.WARM)
@@ -20,6 +33,7 @@ class Books:
         self.replicas = [dict(zip(names, record, strict=True)) for record in state.replica.tolist()]
         self.fleet = dict(zip(state.fleet.dtype.names, state.fleet[0].tolist(), strict=True))
         self.slot = state.slot
+        self.group, self.prefix = state.group, state.prefix
         self.due_at = state.board[DUE_AT]
 
     def queue_from(self, head):
@@ -38,30 +52,37 @@ class Books:
 def check_fleet(fleet):
     """Check everything below, and that only pods in use hold requests."""
     books = Books(fleet._state)
+    check_state(books, now=fleet.now)
+    for replica, state in zip(books.replicas, fleet.pods.states, strict=True):
+        assert not (state in EMPTY_STATES and (replica["num_running"] or replica["num_waiting"]))
+        assert bool(replica["routable"]) == (state == PodState.SERVING)
+    # nothing may wait at the gateway that could be served
+    assert not (books.fleet["num_pending"] and PodState.SERVING in fleet.pods.states)
+
+
+def check_state(books, *, now):
+    """Check every replica, and that every request is in exactly one place."""
     pending = books.queue_from(books.fleet["pending_head"])
     assert len(pending) == books.fleet["num_pending"]
     assert sum(books.request["prompt_tokens"][i] for i in pending) == books.fleet["pending_tokens"]
-    places = Counter(pending)
-    for r, replica in enumerate(books.replicas):
+    places = dict.fromkeys(pending, AT_GATEWAY)
+    for r in range(len(books.replicas)):
         running, waiting = check_replica(books, r)
-        places.update(running + waiting)
         assert all(books.request["served_by"][i] == r for i in running + waiting)
-        assert not (fleet.pods.states[r] in EMPTY_STATES and (running or waiting))
-        assert bool(replica["routable"]) == (fleet.pods.states[r] == PodState.SERVING)
-    # nothing may wait at the gateway that could be served
-    assert not (pending and PodState.SERVING in fleet.pods.states)
-    check_places(books, places, now=fleet.now)
+        assert not places.keys() & (running + waiting)
+        places |= dict.fromkeys(running, RUNNING) | dict.fromkeys(waiting, WAITING)
+    assert [places.get(i, NOWHERE) for i in range(len(books.record))] == books.request["place"]
+    check_outcomes(books, places, now=now)
 
 
-def check_places(books, places, *, now):
-    """Check that every request is in exactly one place: not arrived, in one queue or batch, finished or shed."""
+def check_outcomes(books, places, *, now):
+    """Check that what is held has no outcome, and that times are in order."""
     record = books.record
+    assert all(books.request["outcome"][i] == UNFINISHED for i in places)
     arrived = int(np.searchsorted(record["arrival_at"], now, side="right")) if now > 0 else 0
-    assert books.fleet["next_request"] == arrived
-    assert max(places.values(), default=0) <= 1
-    settled = np.isin(record["outcome"], (FINISHED, SHED))
-    assert sorted(places) == np.flatnonzero(~settled[:arrived]).tolist()
-    assert (record["outcome"][arrived:] == UNFINISHED).all()
+    if record["is_free"].all() and books.fleet["max_attempts"] == 1:
+        assert books.fleet["next_request"] == arrived
+        assert sorted(places) == np.flatnonzero(record["outcome"][:arrived] == UNFINISHED).tolist()
     done = record["outcome"] == FINISHED
     assert (np.isnan(record["finished_at"]) == ~done).all()
     assert (record["arrival_at"][done] < record["first_token_at"][done]).all()
@@ -83,25 +104,52 @@ def check_replica(books, r):
     kind = MIXED if chunks else DECODING if decoding else IDLE
     assert replica["segment_kind"] == kind
     assert not (kind == IDLE and waiting)
-    check_blocks(books, replica, decoding=decoding, chunks=chunks)
+    check_blocks(books, r, decoding=decoding, chunks=chunks)
     check_tokens(books, replica, decoding=decoding, to_prefill=chunks + waiting)
     batch = len(decoding) + int(books.slot["chunk_tokens"][r, : replica["num_chunks"]].sum())
     assert batch <= books.fleet["max_num_batched_tokens"]
     return running, waiting
 
 
-def check_blocks(books, replica, *, decoding, chunks):
-    """Check that free blocks and the blocks of the running requests are all the blocks there are."""
-    in_prefill = sum(books.request["kv_held"][i] for i in chunks)
-    tokens = [books.request["base"][i] + replica["decode_step"] for i in decoding]
+def check_blocks(books, r, *, decoding, chunks):
+    """Check that free blocks, those of the running requests and those of the groups in use are all there are."""
+    replica, fleet = books.replicas[r], books.fleet
+    own = sum(books.request["kv_held"][i] for i in chunks)
     # a mixed step has taken its blocks; a decode segment takes them when it ends
     under_way = 1 if replica["segment_kind"] == MIXED else 0
-    held = in_prefill + sum(books.blocks_for(n + under_way) for n in tokens)
+    tokens = [books.request["base"][i] + replica["decode_step"] for i in decoding]
+    shared = [books.request["prefix_held"][i] * fleet["group_blocks"] for i in decoding]
+    own += sum(books.blocks_for(n + under_way) - k for n, k in zip(tokens, shared, strict=True))
+    num_used, num_idle = check_groups(books, r, holders=decoding + chunks)
     assert replica["free_blocks"] >= 0
-    assert replica["free_blocks"] + held == books.fleet["kv_blocks"]
+    assert replica["free_blocks"] + own + num_used * fleet["group_blocks"] == fleet["kv_blocks"]
+    if replica["segment_kind"] == MIXED:
+        assert num_idle * fleet["group_blocks"] <= fleet["kv_blocks"]
     if replica["segment_kind"] == DECODING:
-        at_end = sum(books.blocks_for(n + replica["segment_steps"]) for n in tokens)
-        assert at_end <= books.fleet["kv_blocks"]
+        at_end = sum(books.blocks_for(n + replica["segment_steps"]) - k for n, k in zip(tokens, shared, strict=True))
+        assert at_end + num_used * fleet["group_blocks"] <= fleet["kv_blocks"]
+
+
+def check_groups(books, r, *, holders):
+    """Check a replica's cache against what its running requests hold; return the groups in use and the idle ones."""
+    replica = books.replicas[r]
+    if not books.fleet["has_prefixes"]:
+        return 0, 0
+    held = Counter()
+    for i in holders:
+        start, seen = books.request["prefix_start"][i], books.request["prefix_seen"][i]
+        mine = [int(p["id"]) for p in books.prefix[start : start + seen] if p["is_held"]]
+        assert len(mine) == books.request["prefix_held"][i]
+        held.update(mine)
+    users = books.group["users"][r]
+    assert held == Counter({i: int(n) - 1 for i, n in enumerate(users) if n > 1})
+    idle, at = [], replica["idle_head"]
+    while at != NONE:
+        idle.append(at)
+        at = int(books.group["after"][r, at])
+    assert sorted(idle) == np.flatnonzero(users == 1).tolist()
+    assert len(idle) == replica["num_idle_groups"]
+    return len(held), len(idle)
 
 
 def check_tokens(books, replica, *, decoding, to_prefill):
