@@ -27,6 +27,10 @@ Examples:
   foreshock simulate --trace requests.csv.gz --duration 600 --profile llama-3.1-8b-h100-tp1 --json --no-report
 
 \b
+  # every request, row of telemetry, plan and decision as Parquet, in out/surge/foreshock and out/surge/static-8
+  foreshock simulate --scenario surge --compare foreshock,static:8 --out out/surge
+
+\b
 Policies: foreshock, hpa, static:N. Scenarios: surge, steady, seckill, ramp, diurnal.
 """
 
@@ -62,6 +66,12 @@ Policies: foreshock, hpa, static:N. Scenarios: surge, steady, seckill, ramp, diu
     help="Where to write the HTML report.",
 )
 @click.option("--no-report", is_flag=True, help="Write none.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Also write each policy's requests, telemetry, plans and decisions there, as Parquet.",
+)
 def simulate(
     trace: Path | None,
     scenario: str | None,
@@ -78,6 +88,7 @@ def simulate(
     as_json: bool,
     report: Path,
     no_report: bool,
+    out: Path | None,
 ) -> None:
     """Play a trace or a scenario under one or more policies.
 
@@ -87,7 +98,7 @@ def simulate(
     from rich.console import Console
 
     from cli.closed_loop_setup import FleetOptions, prepare_run, prepare_simulator
-    from cli.outcome import print_comparison, print_comparison_json, write_and_name_report
+    from cli.outcome import print_comparison, print_comparison_json, write_and_name_report, write_and_name_runs
     from cli.traffic import traffic_from
 
     options = FleetOptions(
@@ -109,6 +120,8 @@ def simulate(
         print_comparison_json(run, played)
     else:
         print_comparison(console, run, played)
+    if out is not None:
+        write_and_name_runs(messages if as_json else console, out, played)
     if not no_report:
         write_and_name_report(messages if as_json else console, report, run, played)
 
