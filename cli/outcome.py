@@ -7,9 +7,10 @@ import click
 from rich.console import Console
 from rich.measure import Measurement
 
-from cli.comparison_table import comparison_table, narrow_table, scorecard_json, table_notes
+from cli.comparison_table import comparison_table, narrow_table, table_notes
 from training.closed_loop import ClosedLoopRun, PlayedPolicy
 from training.comparison import headline
+from training.scorecard_json import scorecard_json
 
 WIDE_ENOUGH = 200  # where there is no terminal, lines are as long as they are
 
