@@ -25,7 +25,10 @@ def print_sweep(console: Console, tasks: Sequence[SweepTask], runs: Sequence[Swe
     for scenario in dict.fromkeys(summary.scenario for summary in by_policy):
         console.print()
         console.print(_heading(scenario, tasks), style="bold", highlight=False, markup=False, soft_wrap=is_log)
-        for table in sweep_tables([one for one in by_policy if one.scenario == scenario], console=console):
+        of_scenario = [summary for summary in by_policy if summary.scenario == scenario]
+        for part, table in enumerate(sweep_tables(of_scenario, console=console)):
+            if part:
+                console.print()
             console.print(table)
     config = PlannerConfig(capacity=tasks[0].fleet.engine_profile.capacity)
     warm_cost = tasks[0].fleet.warm_cost_ratio
@@ -62,6 +65,6 @@ def tell_of_left_out_requests(runs: Sequence[SweepRun]) -> None:
     for scenario in dict.fromkeys(run.scenario for run in runs if run.num_left_out):
         most = max(run.num_left_out for run in runs if run.scenario == scenario)
         click.echo(
-            f"warning: up to {most:,} requests of {scenario} are longer than the KV cache of a replica and are left out",
+            f"warning: up to {most:,} requests of {scenario} are longer than a replica's KV cache and are left out",
             err=True,
         )
