@@ -31,9 +31,9 @@ class SweepTask:
 
     @property
     def key(self) -> str:
-        """The same for two tasks if and only if they are bound to go the same way: under this code, too."""
+        """The same for two tasks if they are called the same and are bound to go the same way, under this code, too."""
         determined_by = {
-            "scenario": self.scenario.content,
+            "scenario": [self.scenario.name, self.scenario.content],
             "policy": self.policy,
             "seed": self.seed,
             "fleet": asdict(self.fleet),
