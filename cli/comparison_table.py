@@ -1,8 +1,4 @@
-"""The comparison of policies on a terminal, and the same figures for a program."""
-
-from dataclasses import asdict
-from math import isnan
-from typing import Any
+"""The comparison of policies on a terminal."""
 
 from rich import box
 from rich.table import Table
@@ -12,33 +8,33 @@ from forecaster.config import Slo
 from training.comparison import FIGURES, Figure, is_best
 from training.scorecard import Scorecard
 
+FIGURES_ON_TERMINAL = tuple(figure for figure in FIGURES if figure.on_terminal)
+
 
 def comparison_table(cards: tuple[Scorecard, ...]) -> Table:
     """Return one row a policy; the best value of a column is bold and green where policies differ in it."""
-    table = _table()
+    table = plain_table()
     table.add_column("\npolicy", no_wrap=True)
-    for figure in _FIGURES:
+    for figure in FIGURES_ON_TERMINAL:
         table.add_column(figure.heading, justify="right", no_wrap=True)
     for card in cards:
-        table.add_row(Text(card.policy, style="bold"), *(_cell(figure, card, cards) for figure in _FIGURES))
+        table.add_row(Text(card.policy, style="bold"), *(_cell(figure, card, cards) for figure in FIGURES_ON_TERMINAL))
     return table
 
 
 def narrow_table(cards: tuple[Scorecard, ...]) -> Table:
     """Return the same figures with one row a figure, for a terminal that is too narrow for the other."""
-    table = _table()
+    table = plain_table()
     table.add_column("")
     for card in cards:
         table.add_column(card.policy, justify="right")
-    for figure in _FIGURES:
+    for figure in FIGURES_ON_TERMINAL:
         table.add_row(figure.name, *(_cell(figure, card, cards) for card in cards))
     return table
 
 
-_FIGURES = tuple(figure for figure in FIGURES if figure.on_terminal)
-
-
-def _table() -> Table:
+def plain_table() -> Table:
+    """Return an empty table in the manner of all."""
     return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
 
 
@@ -53,14 +49,3 @@ def table_notes(slo: Slo, warm_cost_ratio: float) -> str:
         f"shed and unfinished requests are misses.\n"
         f"GPU-hours count a warm replica as {warm_cost_ratio:g} of an active one (c_w)."
     )
-
-
-def scorecard_json(card: Scorecard) -> dict[str, Any]:
-    """Return a scorecard under its fields' own names; what is not known is null."""
-    return {name: _known(value) for name, value in asdict(card).items()}
-
-
-def _known(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_known(part) for part in value]
-    return None if isinstance(value, float) and isnan(value) else value

@@ -7,9 +7,10 @@ import click
 from rich.console import Console
 from rich.measure import Measurement
 
-from cli.comparison_table import comparison_table, narrow_table, scorecard_json, table_notes
+from cli.comparison_table import comparison_table, narrow_table, table_notes
 from training.closed_loop import ClosedLoopRun, PlayedPolicy
 from training.comparison import headline
+from training.scorecard_json import scorecard_json
 
 WIDE_ENOUGH = 200  # where there is no terminal, lines are as long as they are
 
@@ -65,3 +66,25 @@ def write_and_name_report(console: Console, path: Path, run: ClosedLoopRun, play
         reason = f"cannot write the report {path}: {error.strerror or error}; name another place"
         raise click.ClickException(reason) from error
     console.print(f"report: {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def write_and_name_runs(console: Console, folder: Path, played: tuple[PlayedPolicy, ...]) -> None:
+    """Write what each policy's run left behind as Parquet, a folder each, and print where.
+
+    Raises
+    ------
+    click.ClickException
+        If a file cannot be written.
+    """
+    from training.run_files import write_run
+
+    for part in played:
+        # a colon in a path is a scheme to some readers of Parquet
+        of_policy = folder / part.scorecard.policy.replace(":", "-")
+        try:
+            written = write_run(part.result, of_policy)
+        except OSError as error:
+            reason = f"cannot write the run to {of_policy}: {error.strerror or error}; name another place"
+            raise click.ClickException(reason) from error
+        names = ", ".join(path.stem for path in written)
+        console.print(f"run: {of_policy} ({names})", highlight=False, markup=False, soft_wrap=True)

@@ -63,20 +63,21 @@ def run(
     from rich.console import Console
 
     from cli.chart_axis import clock_text
-    from cli.closed_loop_setup import FleetOptions, prepare_run, prepare_simulator
+    from cli.closed_loop_setup import prepare_run, prepare_simulator
     from cli.errors import DONE, INTERRUPTED
     from cli.outcome import print_comparison, write_and_name_report
     from cli.playing import play_side_by_side
     from cli.traffic import traffic_from
     from serving.system_clock import SystemClock
     from training.closed_loop import Lockstep
+    from training.fleet_options import FleetOptions
 
     traffic = traffic_from(trace, scenario or (None if trace else "surge"), seed=seed)
     loop = prepare_run(traffic, FleetOptions(), policies=("foreshock", against), seed=seed)
     console = Console()
     title = f"{traffic.name}: {traffic.meaning}"
     console.print(f"{title} ({loop.requests.num_requests:,} requests)", markup=False, highlight=False, soft_wrap=True)
-    prepare_simulator(loop, Console(stderr=True))
+    prepare_simulator(Console(stderr=True))
     lockstep = Lockstep(loop)
     finished = play_side_by_side(
         lockstep,

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli.fleet_options import fleet_options
 from cli.traffic_options import seed_option, trace_option
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from training.closed_loop import ClosedLoopRun, PlayedPolicy
+    from training.fleet_options import FleetOptions
 
 EPILOG = """
 \b
@@ -27,6 +29,10 @@ Examples:
   foreshock simulate --trace requests.csv.gz --duration 600 --profile llama-3.1-8b-h100-tp1 --json --no-report
 
 \b
+  # every request, row of telemetry, plan and decision as Parquet, in out/surge/foreshock and out/surge/static-8
+  foreshock simulate --scenario surge --compare foreshock,static:8 --out out/surge
+
+\b
 Policies: foreshock, hpa, static:N. Scenarios: surge, steady, seckill, ramp, diurnal.
 """
 
@@ -36,22 +42,7 @@ Policies: foreshock, hpa, static:N. Scenarios: surge, steady, seckill, ramp, diu
 @click.option("--scenario", metavar="NAME", help="Play a generated scenario.")
 @click.option("--policy", metavar="P", help="Play one policy.  [default: foreshock]")
 @click.option("--compare", metavar="P,P,...", help="Play several policies on the same traffic.")
-@click.option("--profile", metavar="NAME", help="Replica type.  [default: llama-3.1-70b-h100-tp4]")
-@click.option(
-    "--cold-start", type=click.FloatRange(min=0), metavar="S", help="Seconds from order to ready.  [default: 30]"
-)
-@click.option(
-    "--warm-cost",
-    type=click.FloatRange(0, 1),
-    metavar="R",
-    help="What a warm replica costs of an active one.  [default: 0.3]",
-)
-@click.option("--initial", type=click.IntRange(min=1), metavar="N", help="Replicas at the start.  [default: by load]")
-@click.option(
-    "--max-replicas", type=click.IntRange(min=1), metavar="N", help="Most replicas there may be.  [default: 48]"
-)
-@click.option("--duration", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Play only so many seconds.")
-@click.option("--router", metavar="NAME", help="least_outstanding_tokens (default) or round_robin.")
+@fleet_options
 @seed_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
@@ -62,22 +53,23 @@ Policies: foreshock, hpa, static:N. Scenarios: surge, steady, seckill, ramp, diu
     help="Where to write the HTML report.",
 )
 @click.option("--no-report", is_flag=True, help="Write none.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Also write each policy's requests, telemetry, plans and decisions there, as Parquet.",
+)
 def simulate(
     trace: Path | None,
     scenario: str | None,
     policy: str | None,
     compare: str | None,
-    profile: str | None,
-    cold_start: float | None,
-    warm_cost: float | None,
-    initial: int | None,
-    max_replicas: int | None,
-    duration: float | None,
-    router: str | None,
+    fleet: "FleetOptions",
     seed: int,
     as_json: bool,
     report: Path,
     no_report: bool,
+    out: Path | None,
 ) -> None:
     """Play a trace or a scenario under one or more policies.
 
@@ -86,29 +78,22 @@ def simulate(
     """
     from rich.console import Console
 
-    from cli.closed_loop_setup import FleetOptions, prepare_run, prepare_simulator
-    from cli.outcome import print_comparison, print_comparison_json, write_and_name_report
+    from cli.closed_loop_setup import prepare_run, prepare_simulator
+    from cli.outcome import print_comparison, print_comparison_json, write_and_name_report, write_and_name_runs
     from cli.traffic import traffic_from
 
-    options = FleetOptions(
-        profile=profile,
-        initial=initial,
-        max_replicas=max_replicas,
-        cold_start_seconds=cold_start,
-        warm_cost_ratio=warm_cost,
-        duration_seconds=duration,
-        router=router,
-    )
     names = _policy_names(policy, compare)
-    run = prepare_run(traffic_from(trace, scenario, seed=seed), options, policies=names, seed=seed)
+    run = prepare_run(traffic_from(trace, scenario, seed=seed), fleet, policies=names, seed=seed)
     messages = Console(stderr=True)
-    prepare_simulator(run, messages)
+    prepare_simulator(messages)
     played = _play(run, messages)
     console = Console()
     if as_json:
         print_comparison_json(run, played)
     else:
         print_comparison(console, run, played)
+    if out is not None:
+        write_and_name_runs(messages if as_json else console, out, played)
     if not no_report:
         write_and_name_report(messages if as_json else console, report, run, played)
 

@@ -1,6 +1,6 @@
 """The figures of a comparison of policies, one list for the terminal and the report, and the comparison in words."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isnan
 
@@ -56,11 +56,11 @@ def _seconds(value: float) -> str:
 
 
 def _count(value: float) -> str:
-    return f"{value:,.0f}"
+    return "-" if isnan(value) else f"{value:,.0f}"
 
 
 def _hours(value: float) -> str:
-    return f"{value:.2f}"
+    return "-" if isnan(value) else f"{value:.2f}"
 
 
 def _by_priority(name: str, priority: int) -> Figure:
@@ -170,12 +170,16 @@ FIGURES: tuple[Figure, ...] = (
 
 def is_best(figure: Figure, card: Scorecard, cards: tuple[Scorecard, ...]) -> bool:
     """Return whether no other policy is better in a figure, as written; never where all are alike."""
-    shown = {figure.show(figure.value(other)) for other in cards}
-    known = [figure.value(other) for other in cards if not isnan(figure.value(other))]
-    if len(shown) < 2 or not known:
+    return is_best_value(figure, figure.value(card), [figure.value(other) for other in cards])
+
+
+def is_best_value(figure: Figure, value: float, values: Sequence[float]) -> bool:
+    """Return the same of one value among the values of a figure."""
+    known = [other for other in values if not isnan(other)]
+    if len({figure.show(other) for other in values}) < 2 or not known:
         return False
     best = max(known) if figure.more_is_better else min(known)
-    return figure.show(figure.value(card)) == figure.show(best)
+    return figure.show(value) == figure.show(best)
 
 
 def headline(cards: tuple[Scorecard, ...]) -> str:

@@ -1,10 +1,9 @@
-import json
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from cli.comparison_table import comparison_table, narrow_table, scorecard_json, table_notes
+from cli.comparison_table import comparison_table, narrow_table, table_notes
 from forecaster.config import Slo
 from training.comparison import FIGURES
 from training.scorecard import Scorecard
@@ -60,14 +59,6 @@ class TestTables:
         assert "\x1b[" not in printed(comparison_table(CARDS))
         assert "\x1b[1;32m98.76 %" in printed(comparison_table(CARDS), colour=True)
         assert "\x1b[1;32m50.00 %" not in printed(comparison_table(CARDS), colour=True)
-
-
-class TestScorecardJson:
-    def test_has_the_names_of_the_fields_and_null_for_what_is_not_known(self):
-        found = json.loads(json.dumps(scorecard_json(CARD), allow_nan=False))
-        assert list(found) == [field.name for field in fields(Scorecard)]
-        assert found["tpot_p95_seconds"] is None
-        assert found["attainment_ratio_by_priority"] == [0.97, None, 1.0]
 
 
 def test_notes_state_the_targets_and_what_a_warm_replica_costs():

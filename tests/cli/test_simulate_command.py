@@ -2,6 +2,7 @@ import json
 from dataclasses import fields
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -88,6 +89,22 @@ class TestJson:
     def test_counts_only_what_arrives_within_the_duration(self, trace):
         (card,) = figures("--trace", trace, "--policy", "static:2", "--duration", 5)["scorecards"]
         assert card["num_requests"] == 51
+
+
+class TestOut:
+    def test_writes_a_folder_of_parquet_for_each_policy_and_names_it(self, trace, tmp_path):
+        out = tmp_path / "deep" / "runs"
+        result = simulate("--trace", trace, "--compare", "static:2,hpa", "--no-report", "--out", out)
+        assert result.exit_code == 0, result.output
+        for name in ("static-2", "hpa"):
+            assert f"run: {out / name} (requests, telemetry, plans, decisions)" in result.stdout
+            assert pq.read_metadata(out / name / "requests.parquet").num_rows == 200
+
+    def test_a_folder_that_cannot_be_made_fails_in_a_line_after_the_table(self, trace):
+        result = simulate("--trace", trace, "--policy", "static:2", "--no-report", "--out", trace / "below-a-file")
+        assert result.exit_code == 1
+        assert "static:2 served" in result.stdout
+        assert "cannot write the run to" in result.output
 
 
 class TestTraces:
