@@ -9,7 +9,8 @@ from numpy.random import Generator, SeedSequence
 
 from forecaster.telemetry import Floats
 from simulator.requests import RequestTable
-from simulator.workload.arrivals import impulse, poisson_arrivals
+from simulator.workload.arrivals import poisson_arrivals
+from simulator.workload.curves import impulse
 from simulator.workload.lengths import CONV_OUTPUT, CONV_PROMPT
 
 PRIORITY_SHARES = (0.2, 0.6, 0.2)

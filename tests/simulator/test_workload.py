@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.workload.arrivals import impulse, poisson_arrivals
+from simulator.workload.arrivals import poisson_arrivals
+from simulator.workload.curves import impulse
 from simulator.workload.lengths import CONV_OUTPUT, CONV_PROMPT
 from simulator.workload.scenarios import BASE_RATE_PER_SECOND, PRIORITY_SHARES, SCENARIOS, scenario_named
 
