@@ -87,3 +87,17 @@ def slow_noise(num_seconds: int, rng: Generator, *, spread_ratio: float, every_s
 def through_points(num_seconds: int, *, at_seconds: Floats, factors: Floats) -> Floats:
     """Return a factor for each second on straight lines through points, level before the first and after the last."""
     return np.asarray(np.interp(np.arange(num_seconds), at_seconds, factors))
+
+
+def drawn_starts(count: int, *, num_seconds: float, length_seconds: float, rng: Generator) -> tuple[float, ...]:
+    """Return `count` sorted times at which something of `length_seconds` begins: none overlap, all are over by the end.
+
+    Raises
+    ------
+    ValueError
+        If so many do not fit.
+    """
+    free = num_seconds - count * length_seconds
+    if free < 0:
+        raise ValueError(f"{count} impulses of {length_seconds:g} s do not fit into {num_seconds:g} s")
+    return tuple((np.sort(rng.uniform(0.0, free, count)) + length_seconds * np.arange(count)).tolist())
