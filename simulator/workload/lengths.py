@@ -8,6 +8,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from forecaster.errors import ConfigError
 from forecaster.telemetry import Floats
 
 
@@ -26,6 +27,13 @@ class TokenLengths:
     median: float
     sigma: float
     largest: int
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.median <= self.largest and 0 <= self.sigma <= 10):
+            raise ConfigError(
+                f"token lengths: median must be in [1, largest] and sigma in [0, 10], got median={self.median}, "
+                f"sigma={self.sigma}, largest={self.largest}"
+            )
 
     def draw(self, n: int, rng: Generator) -> NDArray[np.int64]:
         """Return `n` lengths in tokens, shape (n,)."""
@@ -71,6 +79,17 @@ class MeasuredLengths:
     def mean(self) -> float:
         """Mean length in tokens."""
         return float(self.tokens @ self.probabilities / self.probabilities.sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummedLengths:
+    """A prompt of several parts, such as text and images, each with measured lengths of its own."""
+
+    parts: tuple[MeasuredLengths, ...]
+
+    def draw(self, n: int, rng: Generator) -> NDArray[np.int64]:
+        """Return `n` lengths in tokens, shape (n,)."""
+        return np.asarray(np.maximum(sum(part.draw_or_none(n, rng) for part in self.parts), 1))
 
 
 # Medians, means and 0.99 quantiles of the Azure LLM inference trace "conv", 2023 (Patel et al., Splitwise, ISCA 2024):
