@@ -10,7 +10,7 @@ from forecaster.errors import ConfigError
 from simulator.fleet import RunSettings
 from simulator.gateway import ROUTERS
 from simulator.lifecycle import FleetLimits
-from simulator.profiles import DEFAULT_PROFILE, profile_named
+from simulator.profiles import profile_named
 from simulator.static_fleet import simulate_static
 from training.closed_loop import ClosedLoopRun, closed_loop_run, selected
 from training.policies import policy_named
@@ -18,7 +18,7 @@ from training.policies import policy_named
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """What the user said of the fleet; None takes the default of `FleetLimits`, `RunSettings` or the planner."""
+    """What the user said of the fleet; None takes what the scenario says, or the default."""
 
     profile: str | None = None
     initial: int | None = None
@@ -38,9 +38,15 @@ def prepare_run(traffic: Traffic, options: FleetOptions, *, policies: tuple[str,
         If an option names something that there is not, or options contradict each other.
     """
     try:
-        profile = profile_named(options.profile or DEFAULT_PROFILE)
+        profile = profile_named(options.profile or traffic.profile)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--profile") from error
+    limits = _limits(traffic.limits, options)
+    initial = options.initial
+    if initial is None and traffic.initial_replicas is not None:
+        # --max-replicas may be less than a scenario begins with
+        initial = min(traffic.initial_replicas, limits.max_replicas)
+    settings = RunSettings(router=options.router or ROUTERS[0], engine=traffic.engine, clients=traffic.clients)
     try:
         run = closed_loop_run(
             traffic.name,
@@ -48,9 +54,9 @@ def prepare_run(traffic: Traffic, options: FleetOptions, *, policies: tuple[str,
             profile=profile,
             policies=policies,
             duration_seconds=options.duration_seconds or traffic.duration_seconds,
-            initial=options.initial,
-            limits=_limits(options),
-            settings=RunSettings(router=options.router or ROUTERS[0]),
+            initial=initial,
+            limits=limits,
+            settings=settings,
             warm_cost_ratio=options.warm_cost_ratio,
             seed=seed,
         )
@@ -60,9 +66,9 @@ def prepare_run(traffic: Traffic, options: FleetOptions, *, policies: tuple[str,
     return run
 
 
-def _limits(options: FleetOptions) -> FleetLimits:
+def _limits(limits: FleetLimits, options: FleetOptions) -> FleetLimits:
     # the initial number is checked against the others together, once it is known
-    limits = FleetLimits(initial_replicas=1)
+    limits = replace(limits, initial_replicas=1)
     if options.max_replicas is not None:
         limits = replace(limits, max_replicas=options.max_replicas)
     if options.cold_start_seconds is not None:

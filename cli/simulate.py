@@ -27,13 +27,17 @@ Examples:
   foreshock simulate --trace requests.csv.gz --duration 600 --profile llama-3.1-8b-h100-tp1 --json --no-report
 
 \b
-Policies: foreshock, hpa, static:N. Scenarios: surge, steady, seckill, ramp, diurnal.
+  # a scenario of your own, with its fleet and its clients
+  foreshock simulate --scenario sale.yaml
+
+\b
+Policies: foreshock, hpa, static:N. Scenarios: foreshock scenarios list.
 """
 
 
 @click.command(epilog=EPILOG)
 @trace_option
-@click.option("--scenario", metavar="NAME", help="Play a generated scenario.")
+@click.option("--scenario", metavar="NAME_OR_FILE", help="Play a scenario, a shipped one or a YAML file.")
 @click.option("--policy", metavar="P", help="Play one policy.  [default: foreshock]")
 @click.option("--compare", metavar="P,P,...", help="Play several policies on the same traffic.")
 @click.option("--profile", metavar="NAME", help="Replica type.  [default: llama-3.1-70b-h100-tp4]")
@@ -80,6 +84,8 @@ def simulate(
     no_report: bool,
 ) -> None:
     """Play a trace or a scenario under one or more policies.
+
+    A scenario's own fleet, engine and clients hold but for what the options say.
 
     Prints SLO attainment, TTFT, TPOT, GPU-hours, preemptions, shed requests and scaling actions of each policy, and
     writes a self-contained HTML report with the plots and every decision.

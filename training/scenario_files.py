@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ from training.scenario_traffic import past_requests, scenario_requests
 SHIPPED = Path(__file__).parent / "scenarios"
 SUFFIXES = (".yaml", ".yml")
 MAX_FILE_BYTES = 256 * 1024
+MAX_DEPTH = 32
+_OPENING = (
+    yaml.BlockMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.FlowSequenceStartToken,
+)
+_CLOSING = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
 _MAX_VALUE_LETTERS = 60
 # an element of these is of one of several kinds, which pydantic puts into the place of a problem: no key of the file
 _OF_SEVERAL_KINDS = ("traffic", "process", "changes")
@@ -183,6 +192,17 @@ def load_scenario(name_or_path: str | Path) -> ScenarioFile:
     )
 
 
+def scenario_schema() -> dict[str, Any]:
+    """Return the JSON schema of scenario files; a default that is infinite, which JSON lacks, is left out."""
+    return dict(_without_infinity(ScenarioContent.model_json_schema()))
+
+
+def _without_infinity(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_infinity(item) for key, item in value.items() if item != inf}
+    return [_without_infinity(item) for item in value] if isinstance(value, list) else value
+
+
 def _read(path: Path) -> ScenarioFile:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
@@ -205,17 +225,27 @@ def _read(path: Path) -> ScenarioFile:
 
 def _parsed(path: Path, text: str) -> dict[str, Any]:
     try:
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-            raise ScenarioFileError(f"{path}: aliases (*name) are not supported; write the value out")
+        _refuse_aliases_and_depth(path, text)
         _refuse_repeated_keys(path, yaml.compose(text))
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ScenarioFileError(f"{path}: is no YAML: {' '.join(str(error).split())}") from error
-    except RecursionError as error:
-        raise ScenarioFileError(f"{path}: is nested too deeply for a scenario file") from error
     if not isinstance(document, dict):
         raise ScenarioFileError(f"{path}: expected keys such as description, duration_seconds and traffic at the top")
     return document
+
+
+def _refuse_aliases_and_depth(path: Path, text: str) -> None:
+    """Refuse what makes a small text a large or a slow document: values that repeat others, and deep nesting."""
+    depth = 0
+    for token in yaml.scan(text):
+        if isinstance(token, yaml.AliasToken):
+            raise ScenarioFileError(f"{path}: aliases (*name) are not supported; write the value out")
+        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+        if depth > MAX_DEPTH:
+            raise ScenarioFileError(
+                f"{path}: is nested more than {MAX_DEPTH} levels deep, which no scenario file needs"
+            )
 
 
 def _refuse_repeated_keys(path: Path, node: yaml.Node | None) -> None:

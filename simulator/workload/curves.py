@@ -84,11 +84,6 @@ def slow_noise(num_seconds: int, rng: Generator, *, spread_ratio: float, every_s
     return np.asarray(np.maximum(1.0 + noise, LEAST_NOISE_FACTOR))
 
 
-def through_points(num_seconds: int, *, at_seconds: Floats, factors: Floats) -> Floats:
-    """Return a factor for each second on straight lines through points, level before the first and after the last."""
-    return np.asarray(np.interp(np.arange(num_seconds), at_seconds, factors))
-
-
 def drawn_starts(count: int, *, num_seconds: float, length_seconds: float, rng: Generator) -> tuple[float, ...]:
     """Return `count` sorted times at which something of `length_seconds` begins: none overlap, all are over by the end.
 
