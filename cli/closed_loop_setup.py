@@ -4,7 +4,7 @@ import click
 import numpy as np
 from rich.console import Console
 
-from cli.traffic import Traffic, without_unservable
+from cli.traffic import without_unservable
 from forecaster.errors import ConfigError
 from simulator.profiles import DEFAULT_PROFILE, profile_named
 from simulator.requests import RequestTable
@@ -12,6 +12,7 @@ from simulator.static_fleet import simulate_static
 from training.closed_loop import ClosedLoopRun
 from training.fleet_options import FleetOptions
 from training.policies import policy_named
+from training.traffic import Traffic
 
 
 def prepare_run(traffic: Traffic, options: FleetOptions, *, policies: tuple[str, ...], seed: int) -> ClosedLoopRun:
@@ -23,17 +24,11 @@ def prepare_run(traffic: Traffic, options: FleetOptions, *, policies: tuple[str,
         If an option names something that there is not, or options contradict each other.
     """
     try:
-        profile = options.engine_profile
+        profile = options.engine_profile(traffic)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--profile") from error
     try:
-        run = options.closed_loop(
-            traffic.name,
-            without_unservable(traffic, profile),
-            duration_seconds=traffic.duration_seconds,
-            policies=policies,
-            seed=seed,
-        )
+        run = options.closed_loop(traffic, without_unservable(traffic, profile), policies=policies, seed=seed)
     except (ConfigError, ValueError) as error:
         raise click.UsageError(str(error)) from error
     _refuse_unknown_policies(run)

@@ -12,6 +12,7 @@ import click
 SUBCOMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "run": ("cli.run:run", "Watch a simulated fleet survive a burst, beside a plain HPA."),
+        "scenarios": ("cli.scenarios:scenarios", "List and show what there is to play."),
         "simulate": ("cli.simulate:simulate", "Play a trace or a scenario under one or more policies."),
         "sweep": ("cli.sweep:sweep", "Play scenarios x policies x seeds on all cores."),
         "trace": ("cli.trace:trace", "Look into request traces."),

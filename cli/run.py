@@ -27,7 +27,9 @@ Ctrl-C at any moment ends it with the comparison up to there (exit code 130).
 
 @click.command(epilog=EPILOG)
 @trace_option
-@click.option("--scenario", metavar="NAME", help="Play a generated scenario.  [default: surge]")
+@click.option(
+    "--scenario", metavar="NAME_OR_FILE", help="Play a scenario, a shipped one or a YAML file.  [default: surge]"
+)
 @click.option(
     "--speed",
     type=click.FloatRange(min=0, min_open=True),

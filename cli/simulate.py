@@ -33,13 +33,17 @@ Examples:
   foreshock simulate --scenario surge --compare foreshock,static:8 --out out/surge
 
 \b
-Policies: foreshock, hpa, static:N. Scenarios: surge, steady, seckill, ramp, diurnal.
+  # a scenario of your own, with its fleet and its clients
+  foreshock simulate --scenario sale.yaml
+
+\b
+Policies: foreshock, hpa, static:N. Scenarios: foreshock scenarios list.
 """
 
 
 @click.command(epilog=EPILOG)
 @trace_option
-@click.option("--scenario", metavar="NAME", help="Play a generated scenario.")
+@click.option("--scenario", metavar="NAME_OR_FILE", help="Play a scenario, a shipped one or a YAML file.")
 @click.option("--policy", metavar="P", help="Play one policy.  [default: foreshock]")
 @click.option("--compare", metavar="P,P,...", help="Play several policies on the same traffic.")
 @fleet_options
@@ -72,6 +76,8 @@ def simulate(
     out: Path | None,
 ) -> None:
     """Play a trace or a scenario under one or more policies.
+
+    A scenario's own fleet, engine and clients hold but for what the options say.
 
     Prints SLO attainment, TTFT, TPOT, GPU-hours, preemptions, shed requests and scaling actions of each policy, and
     writes a self-contained HTML report with the plots and every decision.

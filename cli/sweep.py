@@ -31,12 +31,14 @@ Examples:
   # Ctrl-C at any time: the same command plays only what is missing
   foreshock sweep --scenario diurnal --seeds 20 --out out/diurnal
 
-Policies: foreshock, hpa, static:N. Scenarios: surge, steady, seckill, ramp, diurnal.
+Policies: foreshock, hpa, static:N. Scenarios: foreshock scenarios list.
 """
 
 
 @click.command(epilog=EPILOG)
-@click.option("--scenario", "scenarios", multiple=True, metavar="NAME,...", required=True, help="Play it. Repeatable.")
+@click.option(
+    "--scenario", "scenarios", multiple=True, metavar="NAME_OR_FILE,...", required=True, help="Play it. Repeatable."
+)
 @click.option(
     "--policy", "policies", multiple=True, metavar="P,...", help="Play it. Repeatable.  [default: foreshock and hpa]"
 )
@@ -114,12 +116,13 @@ def _tasks(
 ) -> "tuple[SweepTask, ...]":
     """Return what is to be played, everything that can be refused at once refused."""
     from cli.closed_loop_setup import one_request, prepare_run
-    from cli.traffic import Traffic
+    from cli.traffic import shared_folder
     from training.sweep_scenarios import sweep_scenario
     from training.sweep_tasks import sweep_tasks
+    from training.traffic import Traffic
 
     try:
-        chosen = [sweep_scenario(name) for name in _names(scenarios, "--scenario")]
+        chosen = [sweep_scenario(name, shared=shared_folder()) for name in _names(scenarios, "--scenario")]
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--scenario") from error
     names = _names(policies, "--policy") or ("foreshock", "hpa")

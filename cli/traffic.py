@@ -1,6 +1,6 @@
 """The traffic that a command plays: a trace file or a scenario, by the options that every such command has."""
 
-from dataclasses import dataclass
+import os
 from pathlib import Path
 
 import click
@@ -8,30 +8,17 @@ import click
 from cli.trace_table import warn_of_skipped_rows
 from simulator.profiles import EngineProfile
 from simulator.requests import RequestTable
-from simulator.workload.scenarios import scenario_named
 from training.closed_loop import servable_requests
+from training.scenario_files import ScenarioFileError, load_scenario
 from training.traces import read_trace
+from training.traffic import Traffic, scenario_traffic
+
+DEFAULT_SHARED = Path("../shared")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
-    """Requests to play, and what they are called.
-
-    Attributes
-    ----------
-    name : str
-        Of the file or the scenario.
-    meaning : str
-        What it is, in a sentence.
-    requests : RequestTable
-    duration_seconds : float or None
-        None: up to the last arrival.
-    """
-
-    name: str
-    meaning: str
-    requests: RequestTable
-    duration_seconds: float | None
+def shared_folder() -> Path:
+    """Return the folder of public data: FORESHOCK_SHARED, or ../shared."""
+    return Path(os.environ.get("FORESHOCK_SHARED") or DEFAULT_SHARED)
 
 
 def traffic_from(trace: Path | None, scenario: str | None, *, seed: int) -> Traffic:
@@ -42,14 +29,16 @@ def traffic_from(trace: Path | None, scenario: str | None, *, seed: int) -> Traf
     click.UsageError
         If they name both or neither, or no such scenario.
     TraceFormatError
-        If the file cannot be read as a trace.
+        If the file cannot be read as a trace, or one that a scenario plays is missing.
     """
     if trace is not None and scenario is not None:
         raise click.UsageError("--trace and --scenario name two different things to play; give one of them")
     if trace is not None:
         return _from_trace(trace, seed)
     if scenario is None:
-        raise click.UsageError("nothing to play: give --trace FILE or --scenario NAME, for example --scenario surge")
+        raise click.UsageError(
+            "nothing to play: give --trace FILE or --scenario NAME_OR_FILE, for example --scenario surge"
+        )
     return _from_scenario(scenario, seed)
 
 
@@ -61,15 +50,17 @@ def _from_trace(path: Path, seed: int) -> Traffic:
 
 def _from_scenario(name: str, seed: int) -> Traffic:
     try:
-        scenario = scenario_named(name)
-    except ValueError as error:
+        scenario = load_scenario(name)
+        traffic = scenario_traffic(scenario, seed, shared=shared_folder())
+    except ScenarioFileError as error:
         raise click.BadParameter(str(error), param_hint="--scenario") from error
-    return Traffic(
-        name=scenario.name,
-        meaning=scenario.description,
-        requests=scenario.build(seed),
-        duration_seconds=float(scenario.duration_seconds),
-    )
+    if scenario.content.past_seconds:
+        click.echo(
+            f"warning: {scenario.name} is primed with {scenario.content.past_seconds:g} s of the past; here every "
+            "policy starts from nothing",
+            err=True,
+        )
+    return traffic
 
 
 def without_unservable(traffic: Traffic, profile: EngineProfile) -> RequestTable:

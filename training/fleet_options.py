@@ -5,14 +5,15 @@ from dataclasses import dataclass, replace
 from simulator.fleet import RunSettings
 from simulator.gateway import ROUTERS
 from simulator.lifecycle import FleetLimits
-from simulator.profiles import DEFAULT_PROFILE, EngineProfile, profile_named
+from simulator.profiles import EngineProfile, profile_named
 from simulator.requests import RequestTable
 from training.closed_loop import ClosedLoopRun, closed_loop_run
+from training.traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """What was chosen; None takes the default of `FleetLimits`, `RunSettings`, the planner or the traffic."""
+    """What was chosen; None takes what the traffic says, or the default of the planner."""
 
     profile: str | None = None
     initial: int | None = None
@@ -22,37 +23,20 @@ class FleetOptions:
     duration_seconds: float | None = None
     router: str | None = None
 
-    @property
-    def engine_profile(self) -> EngineProfile:
-        """The replica type.
+    def engine_profile(self, traffic: Traffic) -> EngineProfile:
+        """Return the replica type.
 
         Raises
         ------
         ValueError
             If there is none of that name.
         """
-        return profile_named(self.profile or DEFAULT_PROFILE)
-
-    @property
-    def limits(self) -> FleetLimits:
-        """Of the fleet; the initial number is checked against the others together, once it is known."""
-        limits = FleetLimits(initial_replicas=1)
-        if self.max_replicas is not None:
-            limits = replace(limits, max_replicas=self.max_replicas)
-        if self.cold_start_seconds is not None:
-            limits = replace(limits, cold_start_seconds=self.cold_start_seconds)
-        return limits
+        return profile_named(self.profile or traffic.profile)
 
     def closed_loop(
-        self,
-        name: str,
-        requests: RequestTable,
-        *,
-        duration_seconds: float | None,
-        policies: tuple[str, ...],
-        seed: int,
+        self, traffic: Traffic, requests: RequestTable, *, policies: tuple[str, ...], seed: int
     ) -> ClosedLoopRun:
-        """Return the closed loop of servable `requests`; `duration_seconds` holds unless another was chosen.
+        """Return the closed loop of the servable `requests` of some traffic.
 
         Raises
         ------
@@ -61,15 +45,29 @@ class FleetOptions:
         ConfigError
             If a number is impossible.
         """
+        limits = self._limits(traffic)
+        initial = self.initial
+        if initial is None and traffic.initial_replicas is not None:
+            # fewer may have been allowed than a scenario begins with
+            initial = min(traffic.initial_replicas, limits.max_replicas)
         return closed_loop_run(
-            name,
+            traffic.name,
             requests,
-            profile=self.engine_profile,
+            profile=self.engine_profile(traffic),
             policies=policies,
-            duration_seconds=self.duration_seconds or duration_seconds,
-            initial=self.initial,
-            limits=self.limits,
-            settings=RunSettings(router=self.router or ROUTERS[0]),
+            duration_seconds=self.duration_seconds or traffic.duration_seconds,
+            initial=initial,
+            limits=limits,
+            settings=RunSettings(router=self.router or ROUTERS[0], engine=traffic.engine, clients=traffic.clients),
             warm_cost_ratio=self.warm_cost_ratio,
             seed=seed,
         )
+
+    def _limits(self, traffic: Traffic) -> FleetLimits:
+        # the initial number is checked against the others together, once it is known
+        limits = replace(traffic.limits, initial_replicas=1)
+        if self.max_replicas is not None:
+            limits = replace(limits, max_replicas=self.max_replicas)
+        if self.cold_start_seconds is not None:
+            limits = replace(limits, cold_start_seconds=self.cold_start_seconds)
+        return limits

@@ -7,6 +7,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+from simulator.profiles import profile_named
 from training.closed_loop import ClosedLoopRun, servable_requests
 from training.fleet_options import FleetOptions
 from training.scorecard import Scorecard
@@ -37,7 +38,7 @@ class SweepTask:
             "policy": self.policy,
             "seed": self.seed,
             "fleet": asdict(self.fleet),
-            "profile": asdict(self.fleet.engine_profile),
+            "profile": asdict(profile_named(self.fleet.profile or self.scenario.profile)),
             "code": code_digest(),
         }
         return sha256(json.dumps(determined_by, sort_keys=True).encode()).hexdigest()[:24]
@@ -50,14 +51,9 @@ class SweepTask:
         ValueError, ConfigError
             If it cannot be played.
         """
-        requests, num_left_out = servable_requests(self.scenario.build(self.seed), self.fleet.engine_profile)
-        run = self.fleet.closed_loop(
-            self.scenario.name,
-            requests,
-            duration_seconds=self.scenario.duration_seconds,
-            policies=(self.policy,),
-            seed=self.seed,
-        )
+        traffic = self.scenario.build(self.seed)
+        requests, num_left_out = servable_requests(traffic.requests, self.fleet.engine_profile(traffic))
+        run = self.fleet.closed_loop(traffic, requests, policies=(self.policy,), seed=self.seed)
         return run, num_left_out
 
 

@@ -11,7 +11,6 @@ from forecaster.config import PlannerConfig
 from simulator.gateway import ROUTERS
 from simulator.lifecycle import FleetLimits
 from simulator.profiles import DEFAULT_PROFILE, profile_named
-from simulator.workload.scenarios import SCENARIOS
 from training.scorecard import Scorecard
 
 
@@ -107,6 +106,47 @@ class TestOut:
         assert "cannot write the run to" in result.output
 
 
+class TestScenarios:
+    @pytest.fixture
+    def scenario(self, tmp_path):
+        path = tmp_path / "mine.yaml"
+        path.write_text(
+            """
+description: a minute with clients that give up at once
+duration_seconds: 60
+traffic: {kind: generated, rate_per_second: 5.0}
+clients: {timeout_seconds: 0.001}
+fleet: {profile: llama-3.1-8b-h100-tp1, initial_replicas: 3, max_replicas: 5, cold_start_seconds: 60}
+primed: true
+"""
+        )
+        return path
+
+    def test_a_file_brings_its_fleet_and_clients(self, scenario):
+        found = figures("--scenario", scenario, "--policy", "static:3")
+        run = found["run"]
+        assert (run["name"], run["profile"], run["duration_seconds"]) == ("mine", "llama-3.1-8b-h100-tp1", 60.0)
+        assert (run["initial_replicas"], run["max_replicas"], run["cold_start_seconds"]) == (3, 5, 60.0)
+        assert found["scorecards"][0]["attainment_ratio"] == 0.0
+
+    def test_options_say_otherwise(self, scenario):
+        options = ("--profile", DEFAULT_PROFILE, "--cold-start", 7, "--duration", 20)
+        run = figures("--scenario", scenario, "--policy", "static:1", *options, "--max-replicas", 2)["run"]
+        assert (run["profile"], run["cold_start_seconds"], run["duration_seconds"]) == (DEFAULT_PROFILE, 7.0, 20.0)
+        assert (run["initial_replicas"], run["max_replicas"]) == (2, 2)  # the file's three would be more than all
+        assert figures("--scenario", scenario, "--policy", "static:1", "--initial", 4)["run"]["initial_replicas"] == 4
+
+    def test_what_is_not_played_is_said(self, scenario):
+        result = simulate("--scenario", scenario, "--policy", "static:3", "--no-report")
+        assert "warning: mine is primed with 3600 s of the past" in result.stderr
+
+    def test_a_missing_public_trace_is_named_with_its_address(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("FORESHOCK_SHARED", str(tmp_path))
+        result = simulate("--scenario", "conv8", "--no-report")
+        assert result.exit_code != 0
+        assert "azure_llm_2023_conv.csv.gz: this public trace is missing; download https://" in str(result.exception)
+
+
 class TestTraces:
     def test_requests_that_no_replica_can_hold_are_left_out_and_counted(self, trace):
         profile = profile_named(DEFAULT_PROFILE)
@@ -130,8 +170,8 @@ class TestWrongUsage:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            ([], "give --trace FILE or --scenario NAME"),
-            (["--scenario", "nope"], "known: surge"),
+            ([], "give --trace FILE or --scenario NAME_OR_FILE"),
+            (["--scenario", "nope"], "known: code2, conv8"),
             (["--scenario", "surge", "--policy", "nope"], "known: foreshock, hpa, static:N"),
             (["--scenario", "surge", "--policy", "static:0"], "N from 1 to"),
             (["--scenario", "surge", "--compare", "hpa,hpa"], "name each once"),
@@ -168,8 +208,8 @@ class TestHelp:
     def text(self):
         return " ".join(simulate("--help").output.split())
 
-    def test_names_every_scenario_and_router(self, text):
-        for name in (*SCENARIOS, *ROUTERS):
+    def test_names_every_router_and_where_the_scenarios_are_listed(self, text):
+        for name in (*ROUTERS, "foreshock scenarios list"):
             assert name in text
 
     def test_states_the_defaults_that_hold(self, text):

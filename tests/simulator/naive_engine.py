@@ -92,9 +92,12 @@ class NaiveReplica:
         self._finish_step(now)
         self._start_step(now)
 
-    def enqueue(self, sequence, now):
+    def enqueue(self, sequence):
         self._wait(sequence, at_head=False)
-        if self.step_end_at == inf:
+
+    def wake(self, now):
+        """Start a step if the replica is idle and something waits."""
+        if self.step_end_at == inf and self.waiting:
             self._start_step(now)
 
     def cancel(self, sequence, now):
@@ -125,7 +128,9 @@ class NaiveReplica:
     def _wait(self, sequence, *, at_head):
         """Keep the queue in order of class, the most important first."""
         level = self._class_of(sequence)
-        before = sum(1 for s in self.waiting if self._class_of(s) > level or (self._class_of(s) == level and not at_head))
+        before = sum(
+            1 for s in self.waiting if self._class_of(s) > level or (self._class_of(s) == level and not at_head)
+        )
         self.waiting.insert(before, sequence)
 
     def _start_step(self, now):

@@ -97,11 +97,13 @@ class NaiveFleet:
         replica.is_routable = change.is_routable
         if change.dies:
             replica.die(change.at)
-        while self.pending:
+        while self.pending:  # they come together: a replica that is idle starts when all are routed
             r = self._route(self.pending[0])
             if r is None:
-                return
-            self._enqueue(r, self.pending.pop(0), change.at)
+                break
+            self._enqueue(r, self.pending.pop(0))
+        for replica in self.replicas:
+            replica.wake(change.at)
 
     def _announce(self, at, kind, sequence):
         self.events.append((at, self.num_events, kind, sequence, sequence.num_attempts))
@@ -125,11 +127,12 @@ class NaiveFleet:
         if r is None:
             self.pending.append(sequence)
         else:
-            self._enqueue(r, sequence, now)
+            self._enqueue(r, sequence)
+            self.replicas[r].wake(now)
 
-    def _enqueue(self, r, sequence, now):
+    def _enqueue(self, r, sequence):
         sequence.served_by = r
-        self.replicas[r].enqueue(sequence, now)
+        self.replicas[r].enqueue(sequence)
 
     def _happen(self, kind, sequence, attempt, now):
         if kind == "arrive":

@@ -3,9 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.workload.arrivals import impulse, poisson_arrivals
-from simulator.workload.lengths import CONV_OUTPUT, CONV_PROMPT
-from simulator.workload.scenarios import BASE_RATE_PER_SECOND, PRIORITY_SHARES, SCENARIOS, scenario_named
+from forecaster.errors import ConfigError
+from simulator.workload.arrivals import poisson_arrivals
+from simulator.workload.curves import diurnal, drawn_starts, impulse, slow_noise
+from simulator.workload.lengths import CONV_OUTPUT, CONV_PROMPT, TokenLengths
 
 
 @given(st.integers(0, 2**32))
@@ -47,52 +48,33 @@ def test_lengths_resemble_the_published_traces(lengths, mean, p50, p99):
     assert np.quantile(tokens, 0.99) == pytest.approx(p99, rel=0.5)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-class TestScenarios:
-    def test_arrivals_follow_the_rate_within_five_standard_deviations(self, name):
-        scenario = scenario_named(name)
-        rate_rng = np.random.default_rng(np.random.SeedSequence(5).spawn(1)[0])
-        rate = scenario.rate_per_second(rate_rng)
-        assert rate.size == scenario.duration_seconds
-        minutes = np.arange(0, scenario.duration_seconds + 1, 60)
-        counts = np.histogram(scenario.build(5).arrival_seconds, minutes)[0]
-        expected = np.add.reduceat(rate, minutes[:-1])
-        assert (np.abs(counts - expected) < 5 * np.sqrt(expected)).all()
-
-    def test_same_seed_same_requests_another_seed_others(self, name):
-        first, again, other = (scenario_named(name).build(seed) for seed in (0, 0, 1))
-        assert first.arrival_seconds.tobytes() == again.arrival_seconds.tobytes()
-        assert first.prompt_tokens.tobytes() == again.prompt_tokens.tobytes()
-        assert first.arrival_seconds.tobytes() != other.arrival_seconds.tobytes()
-
-    def test_arrivals_lie_within_the_duration(self, name):
-        scenario = scenario_named(name)
-        assert scenario.build(0).arrival_seconds[-1] < scenario.duration_seconds
-
-    def test_priorities_have_their_shares(self, name):
-        priority = scenario_named(name).build(0).priority
-        shares = np.bincount(priority, minlength=3) / priority.size
-        np.testing.assert_allclose(shares, PRIORITY_SHARES, atol=0.02)
+@given(st.integers(0, 2**32), st.integers(0, 8), st.floats(0, 50))
+def test_drawn_impulses_do_not_overlap_and_are_over_by_the_end(seed, count, length):
+    starts = drawn_starts(count, num_seconds=400, length_seconds=length, rng=np.random.default_rng(seed))
+    assert len(starts) == count
+    edges = [0.0, *(edge for start in starts for edge in (start, start + length)), 400.0]
+    assert (np.diff(edges) >= -1e-9).all()
 
 
-def test_surge_trebles_the_rate_for_two_minutes():
-    arrivals = scenario_named("surge").build(3).arrival_seconds
-    per_second = np.histogram(arrivals, [0, 240, 245, 365, 600])[0] / np.array([240, 5, 120, 235])
-    assert per_second[0] == pytest.approx(BASE_RATE_PER_SECOND, rel=0.1)
-    assert per_second[2] == pytest.approx(3 * BASE_RATE_PER_SECOND, rel=0.1)
+def test_more_drawn_impulses_than_there_is_room_for_are_refused():
+    with pytest.raises(ValueError, match="5 impulses of 100 s do not fit into 400 s"):
+        drawn_starts(5, num_seconds=400, length_seconds=100, rng=np.random.default_rng(0))
 
 
-@pytest.mark.parametrize(
-    ("name", "height", "begin", "end"),
-    [("seckill", 3, start + 5, start + 125) for start in (500, 1100, 1700, 2300, 2900)] + [("ramp", 4, 1200, 1800)],
-)
-def test_impulses_are_as_high_and_long_as_told(name, height, begin, end):
-    rate = scenario_named(name).rate_per_second(np.random.default_rng(0)) / BASE_RATE_PER_SECOND
-    np.testing.assert_allclose(rate[begin : end + 1], height)
-    assert rate[begin - 1] < height
-    assert rate[end + 1] < height
+@given(st.floats(0, 1), st.floats(0, 1000), st.integers(1, 4))
+def test_a_whole_number_of_days_leaves_the_mean_as_it_is(swing, peak, num_days):
+    factor = diurnal(400 * num_days, period_seconds=400, swing_ratio=swing, peak_seconds=peak)
+    assert factor.mean() == pytest.approx(1)
+    assert factor.min() >= 1 - swing - 1e-9
 
 
-def test_an_unknown_scenario_lists_those_there_are():
-    with pytest.raises(ValueError, match="known: surge, steady"):
-        scenario_named("rush")
+def test_slow_noise_is_never_negative_and_about_one():
+    factor = slow_noise(200_000, np.random.default_rng(0), spread_ratio=0.5, every_seconds=10)
+    assert factor.min() > 0
+    assert factor.mean() == pytest.approx(1, abs=0.03)
+
+
+@pytest.mark.parametrize("values", [{"median": 0.5}, {"sigma": -1.0}, {"largest": 10}])
+def test_impossible_lengths_are_refused(values):
+    with pytest.raises(ConfigError, match="median must be in"):
+        TokenLengths(**({"median": 100, "sigma": 1.0, "largest": 1000} | values))

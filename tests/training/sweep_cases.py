@@ -1,11 +1,15 @@
 """Scorecards, runs and tasks of sweeps for tests."""
 
+import os
 from math import nan
+from pathlib import Path
 
 from training.fleet_options import FleetOptions
 from training.scorecard import Scorecard
 from training.sweep_scenarios import sweep_scenario
 from training.sweep_tasks import SweepRun, sweep_tasks
+
+SHARED = Path(os.environ.get("FORESHOCK_SHARED", "../shared"))
 
 
 def card(policy="hpa", **figures):
@@ -39,4 +43,4 @@ def a_failure(key="a", *, scenario="surge", policy="hpa", seed=0, error="ValueEr
 
 def tasks(scenarios=("surge", "steady"), policies=("hpa", "static:2"), seeds=(0, 1), *, seconds=10.0, **options):
     fleet = FleetOptions(duration_seconds=seconds, **options)
-    return sweep_tasks([sweep_scenario(name) for name in scenarios], policies, seeds, fleet)
+    return sweep_tasks([sweep_scenario(name, shared=SHARED) for name in scenarios], policies, seeds, fleet)

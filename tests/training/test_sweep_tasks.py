@@ -53,7 +53,7 @@ def test_tasks_are_every_scenario_under_every_policy_with_every_seed():
 
 
 def test_what_no_replica_can_hold_is_left_out_and_counted():
-    requests = TASK.scenario.build(0)
+    requests = TASK.scenario.build(0).requests
     run, num_left_out = TASK.closed_loop()
     assert num_left_out == 0
     assert run.requests.num_requests == (requests.arrival_seconds <= 10.0).sum()
