@@ -101,7 +101,7 @@ def cancel(s: EngineState, r: int, request: int, now: float) -> None:
         q.is_aborted = 1
         q.next_abort = s.replica[r].abort_head
         s.replica[r].abort_head = request
-        _cut_segment(s, r, now)
+    _cut_segment(s, r, now)  # what waited behind it may be admitted in the next step
     update_outstanding(s, r)
 
 
@@ -214,13 +214,13 @@ def _blocks_for(s: EngineState, tokens: int) -> int:
 def _schedule(s: EngineState, r: int, now: float) -> None:
     """Start replica `r`'s next segment at `now`, or leave it idle."""
     rep = s.replica[r]
-    preempted = _fill_batch(s, r)
-    if preempted and rep.num_chunks == 0 and rep.num_decoding == 0:
-        preempted = _fill_batch(s, r)  # the one sequence there was has just given its blocks back
+    look_again = _fill_batch(s, r)
+    if look_again and rep.num_chunks == 0 and rep.num_decoding == 0:
+        look_again = _fill_batch(s, r)  # the one sequence there was has just given its blocks back
     if rep.num_chunks > 0:
         _start_mixed(s, r, now)
     elif rep.num_decoding > 0:
-        _start_decoding(s, r, now, preempted)
+        _start_decoding(s, r, now, look_again)
     else:
         rep.segment_kind = IDLE
         s.board[DUE_AT, r] = np.inf
@@ -228,7 +228,10 @@ def _schedule(s: EngineState, r: int, now: float) -> None:
 
 @inner
 def _fill_batch(s: EngineState, r: int) -> bool:
-    """Choose the prompt chunks of the next step, preempting where blocks are short; True if anything was preempted."""
+    """Choose the prompt chunks of the next step, preempting where blocks are short.
+
+    True if the queue is to be looked at again in the step after, though nothing else may have happened by then.
+    """
     rep = s.replica[r]
     size = s.fleet[0].block_size_tokens
     preempted = False
@@ -251,19 +254,21 @@ def _fill_batch(s: EngineState, r: int) -> bool:
         _take_chunk(s, r, rep.in_prefill, chunk, needed)
         budget -= chunk
         spare -= needed
-    if not preempted:
-        _admit(s, r, budget, spare)
-    return preempted
+    return preempted or _admit(s, r, budget, spare)
 
 
 @inner
-def _admit(s: EngineState, r: int, budget: int, spare: int) -> None:
-    """Move waiting requests into the batch, in their order, while tokens, blocks and sequences allow."""
+def _admit(s: EngineState, r: int, budget: int, spare: int) -> bool:
+    """Move waiting requests into the batch, in their order, while tokens, blocks and sequences allow.
+
+    True if the first that is left finds idle groups of its own in the cache: when decoding has taken their blocks it
+    needs fewer, and may fit.
+    """
     rep, f = s.replica[r], s.fleet[0]
     while budget > 0 and rep.num_running < f.max_num_seqs:
         request = first_waiting(s, r)
         if request == NONE:
-            return
+            return False
         q = s.request[request]
         total = q.prompt_tokens + q.generated
         hit, idle = 0, 0
@@ -276,7 +281,7 @@ def _admit(s: EngineState, r: int, budget: int, spare: int) -> None:
         needed = _blocks_for(s, found + chunk) - hit * f.group_blocks
         kept = f.watermark_blocks if rep.num_running > 0 else 0
         if needed + idle * f.group_blocks > spare - kept:
-            return
+            return idle > 0
         leave_queue(s, r, request)
         join_running(s, r, request)
         if f.has_prefixes:
@@ -287,6 +292,7 @@ def _admit(s: EngineState, r: int, budget: int, spare: int) -> None:
         spare -= needed
         if found + chunk < total:
             rep.in_prefill = request
+    return False
 
 
 @inner
@@ -334,13 +340,13 @@ def _start_mixed(s: EngineState, r: int, now: float) -> None:
 
 
 @inner
-def _start_decoding(s: EngineState, r: int, now: float, preempted: bool) -> None:
+def _start_decoding(s: EngineState, r: int, now: float, look_again: bool) -> None:
     """Start a run of decode-only steps up to the next finish or block shortage."""
     rep = s.replica[r]
     n = rep.num_decoding
     steps = s.slot[r, 0].finish_key // KEY - rep.decode_step
-    if preempted and rep.num_waiting > 0:
-        steps = 1  # the queue was not looked at in this step, so it is in the next
+    if look_again and rep.num_waiting > 0:
+        steps = 1
     size = s.fleet[0].block_size_tokens
     if n * (steps // size + 1) > rep.free_blocks:
         taken = 0

@@ -1,7 +1,7 @@
 """Naive replicas behind a gateway, with clients that give up, come back, and follow one another; a list of events."""
 
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isnan
 
 from naive_engine import NaiveReplica, Sequence
 
@@ -146,9 +146,8 @@ class NaiveFleet:
                 self._hang_up(sequence, now)
             else:
                 self._settle(sequence, "timed_out", now)
-        elif sequence.num_attempts == attempt and sequence.first_token_at != sequence.first_token_at:
-            if self._is_held(sequence):
-                self._hang_up(sequence, now)
+        elif sequence.num_attempts == attempt and isnan(sequence.first_token_at) and self._is_held(sequence):
+            self._hang_up(sequence, now)
 
     def _is_held(self, sequence):
         return sequence in self.pending or any(sequence in r.running + r.waiting for r in self.replicas)

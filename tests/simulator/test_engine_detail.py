@@ -277,7 +277,7 @@ class TestByHand:
     def test_prompt_that_was_cached_computes_only_its_rest(self):
         prefixes = Prefixes.from_lists([[1, 2, 3], [1, 2, 3]], group_tokens=GROUP_TOKENS)
         requests = RequestTable.from_columns(
-            np.array([0.5, 5.0]), np.array([24, 24]), np.array([2, 2]), prefixes=prefixes
+            np.array([0.5, 5.1]), np.array([24, 24]), np.array([2, 2]), prefixes=prefixes
         )
         s = self.run(requests, options=CACHING)
         first, second = s.request["first_token_at"] - s.request["arrival_at"]
