@@ -34,7 +34,8 @@ class StepTime:
     decode_knots : tuple of int
         Batch sizes at which base and slope are given, increasing; empty: a step that only decodes follows the formula.
     decode_knot_seconds : tuple of float, seconds
-        Base at those, non-decreasing; linear between them and beyond the last.
+        Base at those, non-decreasing; linear between them and, up to the time of a step with a prompt token besides,
+        beyond the last.
     decode_knot_context_seconds : tuple of float, seconds per token of context
         Slope at those, at most a. The slope may fall with the batch size but batch size x slope may not; that product
         is linear between knots. Below the first and beyond the last the slope stays.
@@ -110,11 +111,10 @@ class StepTime:
     def _problems_between(self) -> list[str]:
         """Return where adding a prompt token to a step that only decodes would make it faster, if anywhere.
 
-        Both are linear in the batch size between the knots of either, and beyond the last; so the knots and one size
-        far beyond them tell of all.
+        Both are linear in the batch size between the knots of either, so the knots tell of all sizes up to the last.
         """
-        knots = {*self.decode_knots, *(k - 1 for k in self.token_knots if k > 1)}
-        sizes = np.array([0, *sorted(knots), 4 * max(knots)])
+        sizes = np.array(sorted({*self.decode_knots, *(k - 1 for k in self.token_knots if k > 1)}))
+        sizes = sizes[sizes <= self.decode_knots[-1]]
         decode = self.decode_seconds(int(sizes[-1]))[sizes]
         mixed = self.token_seconds(int(sizes[-1]) + 1)[sizes + 1] + self.seconds_per_sequence * (sizes + 1)
         most_context_seconds = self.seconds_per_decode_context_token * (1 + 1e-9)
@@ -144,7 +144,10 @@ class StepTime:
         knots = np.array(self.decode_knots, dtype=np.float64)
         within = np.clip(sequences, knots[0], knots[-1])
         slope = np.interp(within, knots, knots * self.decode_knot_context_seconds) / within
-        return np.column_stack([_piecewise_linear(sequences, self.decode_knots, self.decode_knot_seconds), slope])
+        base = _piecewise_linear(sequences, self.decode_knots, self.decode_knot_seconds)
+        with_prompt = self.token_seconds(max_sequences + 1)[1:] + self.seconds_per_sequence * (sequences + 1)
+        # beyond the last knot the two lines may cross; up to there they do not
+        return np.column_stack([np.where(sequences > knots[-1], np.minimum(base, with_prompt), base), slope])
 
     def seconds(
         self,
