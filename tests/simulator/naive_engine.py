@@ -125,7 +125,9 @@ class NaiveReplica:
     def _wait(self, sequence, *, at_head):
         """Keep the queue in order of class, the most important first."""
         level = self._class_of(sequence)
-        before = sum(1 for s in self.waiting if self._class_of(s) > level or (self._class_of(s) == level and not at_head))
+        before = sum(
+            1 for s in self.waiting if self._class_of(s) > level or (self._class_of(s) == level and not at_head)
+        )
         self.waiting.insert(before, sequence)
 
     def _start_step(self, now):

@@ -333,9 +333,7 @@ class TestByHand:
     def test_important_requests_are_admitted_first_and_preempted_last(self):
         options = EngineOptions(scheduling_policy="priority")
         n = 12
-        requests = RequestTable.from_columns(
-            np.full(n, 0.5), np.full(n, 60), np.full(n, 30), priority=np.arange(n) % 3
-        )
+        requests = RequestTable.from_columns(np.full(n, 0.5), np.full(n, 60), np.full(n, 30), priority=np.arange(n) % 3)
         s = self.run(requests, options=options)
         by_class = [s.request["finished_at"][s.request["priority"] == k].mean() for k in range(3)]
         assert by_class[0] > by_class[1] > by_class[2]
