@@ -140,7 +140,9 @@ class TestBenchmarkDefinitions:
         found = np.bincount(built(name, shared).requests.arrival_seconds.astype(int), minlength=3600)
         usual = np.bincount(built("conv8", shared).requests.arrival_seconds.astype(int), minlength=3600)
         assert found[raised].sum() / usual[raised].sum() == pytest.approx(height, rel=0.12)
-        assert found.sum() == pytest.approx((usual * factor).sum(), rel=0.03)  # the usual traffic is not even over the hour
+        # further copies begin at drawn places of a trace whose rate varies: one seed's total has some 2 % of deviation
+        totals = [built(name, shared, seed).requests.num_requests for seed in range(8)]
+        assert np.mean(totals) == pytest.approx(8 * CONV * factor.mean(), rel=0.03)
 
     def test_sale_is_seckill5_announced(self, shared):
         sale, seckill5 = built("sale", shared), built("seckill5", shared)
