@@ -44,7 +44,7 @@ class TestWrongUsage:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (["--scenario", "nope"], "known: surge"),
+            (["--scenario", "nope"], "known: code2, conv8"),
             (["--against", "nope"], "known: foreshock, hpa, static:N"),
             (["--against", "foreshock"], "named twice"),
             (["--speed", "0"], "--speed"),

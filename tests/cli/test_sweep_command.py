@@ -144,7 +144,7 @@ class TestWrongUsage:
         ("arguments", "words"),
         [
             ([], "--scenario"),
-            (["--scenario", "nope"], "known: surge"),
+            (["--scenario", "nope"], "known: code2, conv8"),
             (["--scenario", "surge,surge"], "name each once"),
             (["--scenario", "surge", "--policy", "nope"], "known: foreshock, hpa, static:N"),
             (["--scenario", "surge", "--policy", "hpa,"], "an empty name"),
