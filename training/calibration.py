@@ -23,9 +23,10 @@ from training.step_time_forms import FORMS, Form
 LEVELS = (0.5, 0.9, 0.99)
 QUANTILE_WEIGHT = 3.0  # of a quantile's residual beside the mean over requests: quantiles are what is promised
 OVERHEAD_START_SECONDS = 0.002
+MAX_REPLAYS = 2400
 # A replay is a step function of the parameters (a request joins this step or the next): a derivative over less than
-# a few percent sees only the jumps.
-DIFFERENCE_RATIOS = (0.05, 0.02)
+# a few percent sees only the jumps. One stage for each.
+DIFFERENCE_RATIOS = (0.2, 0.05, 0.02)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,8 @@ class Calibration:
     overhead_seconds : float
         Added to TTFT and end-to-end time of each request: what passes between the queue and the engine's first step,
         apart from the steps themselves. It is no part of the profile.
+    cost : float
+        What the fit minimised, of the first half: comparable between fits to one log, for choosing among settings.
     num_replays : int
         How many replays the fit took.
     fit, score : tuple of QuantileError
@@ -63,6 +66,7 @@ class Calibration:
 
     profile: EngineProfile
     overhead_seconds: float
+    cost: float
     num_replays: int
     fit: "tuple[QuantileError, ...]"
     score: "tuple[QuantileError, ...]"
@@ -144,7 +148,7 @@ def calibrate(
     max_num_seqs: int = 256,
     max_num_batched_tokens: int = 2048,
     block_size_tokens: int = 16,
-    max_replays: int = 600,
+    max_replays: int = MAX_REPLAYS,
     on_replay: Callable[[int], None] | None = None,
 ) -> Calibration:
     """Return the profile under which a replay comes closest to the log's first half.
@@ -208,7 +212,7 @@ class _Search:
     def run(self, max_replays: int) -> None:
         """Move `best` downhill, first in large steps and then in small ones."""
         for difference in DIFFERENCE_RATIOS:
-            num_evaluations = max(max_replays // (len(DIFFERENCE_RATIOS) * (self.start.size + 1)), 2)
+            num_evaluations = max(max_replays // (len(DIFFERENCE_RATIOS) * (2 * self.start.size + 1)), 2)
             least_squares(
                 lambda moved: self._residuals(self.start + moved),
                 self.best[1] - self.start,
@@ -228,6 +232,7 @@ class _Search:
         return Calibration(
             profile=replace(profile, fit_error_ratio=(float(errors.mean()), float(errors.max()))),
             overhead_seconds=overhead,
+            cost=self.best[0],
             num_replays=self.num_replays,
             fit=fit,
             score=quantile_errors(self.log, replay, self.held_out),
