@@ -12,7 +12,7 @@ from training.engine_logs import read_engine_log
 
 FOLDER = Path(os.environ.get("FORESHOCK_SHARED", "../shared")) / "calibration"
 BUDGETS = (2048, 8192)  # vLLM's defaults for GPUs of less and of more than 70 GB; the logs do not say which
-# name -> (max_num_seqs, kv_blocks): the README beside the logs says "about 44 thousand tokens" of the first and how many
+# name -> (max_num_seqs, kv_blocks): the README beside the logs says of the first "about 44 thousand tokens", and how many
 # ran at once of the others, where 40,000 blocks are more than any moment needs
 ENGINES = {
     "RTX4090_Llama-3.1-8B": (256, range(2500, 2801, 50)),

@@ -229,8 +229,15 @@ class _Search:
         replay = replayed(self.log, profile, overhead_seconds=overhead)
         fit = quantile_errors(self.log, replay, self.rows)
         errors = np.abs([error.error_ratio for error in fit])
+        requests = self.log.requests
         return Calibration(
-            profile=replace(profile, fit_error_ratio=(float(errors.mean()), float(errors.max()))),
+            profile=replace(
+                profile,
+                fit_error_ratio=(float(errors.mean()), float(errors.max())),
+                calibrated_batch_size=int(np.nan_to_num(replay.telemetry.column("running_requests")).max()),
+                calibrated_step_tokens=profile.max_num_batched_tokens,
+                calibrated_context_tokens=int((requests.prompt_tokens + requests.output_tokens).max()),
+            ),
             overhead_seconds=overhead,
             cost=self.best[0],
             num_replays=self.num_replays,
