@@ -1,6 +1,5 @@
 """The replay of three real vLLM logs: fitted to the first half's requests, scored on the second half's."""
 
-import itertools
 import os
 from pathlib import Path
 
@@ -11,19 +10,19 @@ from training.calibration import calibrate, replayed
 from training.engine_logs import read_engine_log
 
 FOLDER = Path(os.environ.get("FORESHOCK_SHARED", "../shared")) / "calibration"
-BUDGETS = (2048, 8192)  # vLLM's defaults for GPUs of less and of more than 70 GB; the logs do not say which
-# name -> (max_num_seqs, kv_blocks): the README beside the logs says of the first "about 44 thousand tokens", and how many
-# ran at once of the others, where 40,000 blocks are more than any moment needs
+# name -> (max_num_seqs, max_num_batched_tokens, kv_blocks to choose from). The logs do not state them. Sequences and
+# blocks: the README beside the logs says how many ran at once, and "about 44 thousand tokens" (2,750 blocks) of the
+# first; of the others 40,000 blocks are more than any moment needs. Tokens: vLLM's default for GPUs of less and of more than 70 GB.
 ENGINES = {
-    "RTX4090_Llama-3.1-8B": (256, range(2500, 2801, 50)),
-    "RTXPRO6000_Llama-3.1-8B": (128, (40_000,)),
-    "RTXPRO6000_Qwen3-30B-A3B-Instruct-2507": (256, (40_000,)),
+    "RTX4090_Llama-3.1-8B": (256, 2048, range(2500, 2801, 50)),
+    "RTXPRO6000_Llama-3.1-8B": (128, 8192, (40_000,)),
+    "RTXPRO6000_Qwen3-30B-A3B-Instruct-2507": (256, 8192, (40_000,)),
 }
 
 
 def best_fit(log, name, form):
-    """Return the calibration with the settings, where they are unknown, that fit the first half best."""
-    max_num_seqs, kv_blocks = ENGINES[name]
+    """Return the calibration with as many KV blocks, where that is unknown, as fit the first half best."""
+    max_num_seqs, max_num_batched_tokens, kv_blocks = ENGINES[name]
     fits = [
         calibrate(
             log,
@@ -31,9 +30,9 @@ def best_fit(log, name, form):
             form=form,
             kv_blocks=blocks,
             max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=budget,
+            max_num_batched_tokens=max_num_batched_tokens,
         )
-        for blocks, budget in itertools.product(kv_blocks, BUDGETS)
+        for blocks in kv_blocks
     ]
     return min(fits, key=lambda fit: fit.cost)
 
@@ -59,15 +58,14 @@ def print_engine_logs():
     quantiles = [f"{measure} {level}" for measure in ("ttft", "e2e") for level in ("p50", "p90", "p99")]
     heads = [*quantiles, "running", "waiting", "KV"]
     print("\nvLLM 0.19 logs, second half's requests, error in % (targets: 9 of quantiles, 10 of series)")
-    print(f"{'log':<28}{'form':<8}{'KV blocks':>10}{'budget':>8}" + "".join(f"{head:>10}" for head in heads))
+    print(f"{'log':<28}{'form':<8}{'KV blocks':>10}" + "".join(f"{head:>10}" for head in heads))
     for name in ENGINES:
         log = read_engine_log(FOLDER / f"llmservingsim_vllm_{name}_requests.jsonl.gz")
         for form in ("points", "closed"):
             found = best_fit(log, name, form)
             errors = [error.error_ratio for error in found.score] + list(series_errors(log, found, name).values())
-            profile = found.profile
             cells = "".join(f"{100 * error:>10.1f}" for error in errors)
-            print(f"{name[:26]:<28}{form:<8}{profile.kv_blocks:>10}{profile.max_num_batched_tokens:>8}{cells}")
+            print(f"{name[:26]:<28}{form:<8}{found.profile.kv_blocks:>10}{cells}")
 
 
 if __name__ == "__main__":
