@@ -10,10 +10,11 @@ from forecaster.errors import ConfigError
 from simulator.fleet import RunSettings
 from simulator.gateway import ROUTERS
 from simulator.lifecycle import FleetLimits
-from simulator.profiles import DEFAULT_PROFILE, profile_named
+from simulator.profiles import DEFAULT_PROFILE
 from simulator.static_fleet import simulate_static
 from training.closed_loop import ClosedLoopRun, closed_loop_run, selected
 from training.policies import policy_named
+from training.profile_files import profile_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +39,8 @@ def prepare_run(traffic: Traffic, options: FleetOptions, *, policies: tuple[str,
         If an option names something that there is not, or options contradict each other.
     """
     try:
-        profile = profile_named(options.profile or DEFAULT_PROFILE)
-    except ValueError as error:
+        profile = profile_from(options.profile or DEFAULT_PROFILE)
+    except (ConfigError, ValueError) as error:
         raise click.BadParameter(str(error), param_hint="--profile") from error
     try:
         run = closed_loop_run(

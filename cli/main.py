@@ -13,6 +13,7 @@ SUBCOMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "run": ("cli.run:run", "Watch a simulated fleet survive a burst, beside a plain HPA."),
         "simulate": ("cli.simulate:simulate", "Play a trace or a scenario under one or more policies."),
+        "calibrate": ("cli.calibrate:calibrate", "Fit a replica profile to the request log of a real engine."),
         "trace": ("cli.trace:trace", "Look into request traces."),
         "train": ("cli.train:train", "Train the demand forecaster on generated fleets."),
     }

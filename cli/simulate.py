@@ -36,7 +36,11 @@ Policies: foreshock, hpa, static:N. Scenarios: surge, steady, seckill, ramp, diu
 @click.option("--scenario", metavar="NAME", help="Play a generated scenario.")
 @click.option("--policy", metavar="P", help="Play one policy.  [default: foreshock]")
 @click.option("--compare", metavar="P,P,...", help="Play several policies on the same traffic.")
-@click.option("--profile", metavar="NAME", help="Replica type.  [default: llama-3.1-70b-h100-tp4]")
+@click.option(
+    "--profile",
+    metavar="NAME",
+    help="Replica type, or a YAML file by `foreshock calibrate`.  [default: llama-3.1-70b-h100-tp4]",
+)
 @click.option(
     "--cold-start", type=click.FloatRange(min=0), metavar="S", help="Seconds from order to ready.  [default: 30]"
 )

@@ -17,7 +17,9 @@ def warn_of_extrapolation(requests: RequestTable, profile: EngineProfile) -> Non
     if profile.name in _warned or not requests.num_requests:
         return
     context = int((requests.prompt_tokens + requests.output_tokens).max())
-    batch = min(profile.max_num_seqs, requests.num_requests)
+    # the cache bounds the batch too: as many prompts of mean length as it holds
+    held = int(profile.kv_blocks * profile.block_size_tokens / requests.prompt_tokens.mean())
+    batch = max(min(profile.max_num_seqs, requests.num_requests, held), 1)
     tokens = min(profile.max_num_batched_tokens, int(requests.prompt_tokens.sum()) + batch)
     checks = (
         ("batch", batch, profile.calibrated_batch_size, "sequences", "lower max_num_seqs"),

@@ -29,7 +29,8 @@ def play(profile, prompt_tokens):
 
 
 def test_warns_once_per_profile_in_one_line():
-    with pytest.warns(ExtrapolationWarning) as caught:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         play(PROFILE, 9000)
         play(PROFILE, 10_000)
         play(replace(PROFILE, name="another"), 9000)
