@@ -12,8 +12,8 @@ from training.engine_logs import read_engine_log
 FOLDER = Path(os.environ.get("FORESHOCK_SHARED", "../shared")) / "calibration"
 # name -> (max_num_seqs, max_num_batched_tokens, kv_blocks to choose from), which the logs do not state. Sequences and
 # blocks: the README beside the logs says how many ran at once, and "about 44 thousand tokens" (2,750 blocks) of the
-# first; of the others 40,000 blocks are more than any moment needs. Tokens: vLLM's defaults, 2,048 for GPUs of less than
-# 70 GB and 8,192 for larger ones.
+# first; of the others 40,000 blocks are more than any moment needs. Tokens: vLLM's defaults, 2,048 below 70 GB of
+# GPU memory and 8,192 from there.
 ENGINES = {
     "RTX4090_Llama-3.1-8B": (256, 2048, range(2500, 2801, 50)),
     "RTXPRO6000_Llama-3.1-8B": (128, 8192, (40_000,)),
