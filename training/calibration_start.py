@@ -48,7 +48,9 @@ def step_costs(log: EngineLog, rows: NDArray[np.int64]) -> StepCosts:
         costs_of.append([steps, decoded + prefilled, context, pairs, decoded])
         seconds.append(last[i] - first[i])
     design, measured = np.array(costs_of, dtype=np.float64), np.array(seconds)
-    scale = np.maximum(design.mean(axis=0), 1e-9)
+    # where nothing ever overlapped, a prompt's own size keeps the least of a cost below to a sensible size
+    own_pairs = float((prompt[rows].astype(np.float64) ** 2).mean()) / 2
+    scale = np.maximum(design.mean(axis=0), [1.0, 1.0, 1.0, own_pairs, 1.0])
     solution, _ = nnls(design / scale / measured[:, None], np.ones(measured.size))
     # of a cost that the regression sets to 0, a search by factors needs something: a hundredth of the time
     least = 0.01 * float(measured.mean())
