@@ -26,6 +26,7 @@ OVERHEAD_START_SECONDS = 0.002
 MAX_REPLAYS = 12_000
 NUM_STARTS = 8  # a search ends in the next hollow; it takes some seconds to try several
 START_SPREAD = 0.3  # of the logarithms
+START_WEIGHT = 0.01  # a weak pull: the log does not tell every parameter
 RESIDUAL_SCALE = 0.1  # beyond errors of about so much, squares grow like their roots: one odd request must not decide
 START_ROUNDS = 5
 # A replay is a step function of the parameters (a request joins this step or the next): a derivative over less than
@@ -300,8 +301,7 @@ class _Search:
             QUANTILE_WEIGHT * np.log(np.quantile(ours, LEVELS) / np.quantile(theirs, LEVELS)) / len(LEVELS)
             for theirs, ours in pairs
         ]
-        # a weak pull to the start: the log does not tell every parameter
-        pull = 0.01 * (logarithms - self.start)
+        pull = START_WEIGHT * (logarithms - self.start)
         residuals = np.concatenate([*of_requests, *of_quantiles, pull])
         self.num_replays += 1
         if self._on_replay:
