@@ -25,7 +25,7 @@ def prepare_run(traffic: Traffic, options: FleetOptions, *, policies: tuple[str,
     """
     try:
         profile = options.engine_profile(traffic)
-    except ValueError as error:
+    except (ConfigError, ValueError) as error:
         raise click.BadParameter(str(error), param_hint="--profile") from error
     try:
         run = options.closed_loop(traffic, without_unservable(traffic, profile), policies=policies, seed=seed)

@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+import warnings
 
 import click
 from click.exceptions import NoArgsIsHelpError
@@ -14,6 +15,7 @@ DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 def run_command(command: click.Command, arguments: list[str], *, debug: bool) -> int:
     """Return the exit code of one call of the command: 0 done, 1 failed, 2 usage, 130 interrupted."""
+    warnings.showwarning = _say_warning
     try:
         code = command.main(args=arguments, prog_name="foreshock", standalone_mode=False)
         return code if isinstance(code, int) else DONE
@@ -42,6 +44,10 @@ def run_command(command: click.Command, arguments: list[str], *, debug: bool) ->
             traceback.print_exc()
         _say(f"error: {type(error).__name__}: {error} (a bug; run with --debug to see where)")
         return FAILED
+
+
+def _say_warning(message: Warning | str, *_: object) -> None:
+    _say(f"warning: {message}")
 
 
 def _say(message: str) -> None:

@@ -7,7 +7,11 @@ from typing import Any
 import click
 
 _OPTIONS = (
-    click.option("--profile", metavar="NAME", help="Replica type.  [default: llama-3.1-70b-h100-tp4]"),
+    click.option(
+        "--profile",
+        metavar="NAME",
+        help="Replica type, or a YAML file by `foreshock calibrate`.  [default: llama-3.1-70b-h100-tp4]",
+    ),
     click.option(
         "--cold-start",
         "cold_start_seconds",

@@ -15,6 +15,7 @@ SUBCOMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "scenarios": ("cli.scenarios:scenarios", "List and show what there is to play."),
         "simulate": ("cli.simulate:simulate", "Play a trace or a scenario under one or more policies."),
         "sweep": ("cli.sweep:sweep", "Play scenarios x policies x seeds on all cores."),
+        "calibrate": ("cli.calibrate:calibrate", "Fit a replica profile to the request log of a real engine."),
         "trace": ("cli.trace:trace", "Look into request traces."),
         "train": ("cli.train:train", "Train the demand forecaster on generated fleets."),
     }

@@ -30,7 +30,7 @@ def print_sweep(console: Console, tasks: Sequence[SweepTask], runs: Sequence[Swe
             if part:
                 console.print()
             console.print(table)
-    config = PlannerConfig(capacity=tasks[0].fleet.engine_profile.capacity)
+    config = PlannerConfig(capacity=tasks[0].profile.capacity)
     warm_cost = tasks[0].fleet.warm_cost_ratio
     notes = table_notes(config.slo, config.warm_cost_ratio if warm_cost is None else warm_cost)
     console.print()
@@ -52,7 +52,7 @@ def print_sweep_json(tasks: Sequence[SweepTask], runs: Sequence[SweepRun]) -> No
             "scenarios": list(dict.fromkeys(task.scenario.name for task in tasks)),
             "policies": list(dict.fromkeys(task.policy for task in tasks)),
             "seeds": list(dict.fromkeys(task.seed for task in tasks)),
-            "fleet": {**asdict(tasks[0].fleet), "profile": tasks[0].fleet.engine_profile.name},
+            "fleet": {**asdict(tasks[0].fleet), "profile": tasks[0].profile.name},
         },
         "runs": [sweep_run_json(run) for run in runs],
         "summary": [summary.to_json() for summary in summaries(runs)],

@@ -13,6 +13,7 @@ from forecaster.plan import NUM_PRIORITIES
 from forecaster.telemetry import Floats
 from simulator.clients import Clients
 from simulator.engine_options import EngineOptions
+from simulator.extrapolation import warn_of_extrapolation
 from simulator.profiles import EngineProfile
 from simulator.requests import NO_REQUEST, RequestTable
 
@@ -299,6 +300,7 @@ def new_state(
     options = options or EngineOptions()
     clients = clients or Clients()
     _refuse_impossible_requests(requests, profile, options)
+    warn_of_extrapolation(requests, profile)
     state = EngineState(
         request=_request_records(requests),
         replica=_replica_records(num_slots, profile),

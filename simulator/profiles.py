@@ -36,6 +36,9 @@ class EngineProfile:
     step_time : StepTime
     fit_error_ratio : tuple of (mean, largest)
         Relative error of the step time against the points that it was fitted to.
+    calibrated_batch_size, calibrated_step_tokens, calibrated_context_tokens : int or None
+        Most decoding sequences, tokens in one step and tokens of one sequence among those points; beyond them the step
+        time is extrapolated. None: unknown.
     """
 
     name: str
@@ -46,6 +49,9 @@ class EngineProfile:
     max_num_batched_tokens: int = 2048
     step_time: StepTime
     fit_error_ratio: tuple[float, float]
+    calibrated_batch_size: int | None = None
+    calibrated_step_tokens: int | None = None
+    calibrated_context_tokens: int | None = None
 
     @property
     def capacity(self) -> ReplicaCapacity:
@@ -83,6 +89,10 @@ class EngineProfile:
         return self.step_time.seconds(num_decodes=batch_size, mean_context_tokens=TYPICAL_CONTEXT_TOKENS)
 
 
+# The largest among the points of every shipped profile: decode batch; prefill step; context of a decode step.
+CALIBRATED_BATCH_SIZE = 256
+CALIBRATED_STEP_TOKENS = 16384
+CALIBRATED_CONTEXT_TOKENS = 8192
 TOKEN_KNOTS = (1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 16384)
 
 
@@ -100,6 +110,9 @@ def _profile(
         gpus_per_replica=gpus_per_replica,
         kv_blocks=kv_blocks,
         fit_error_ratio=fit_error_ratio,
+        calibrated_batch_size=CALIBRATED_BATCH_SIZE,
+        calibrated_step_tokens=CALIBRATED_STEP_TOKENS,
+        calibrated_context_tokens=CALIBRATED_CONTEXT_TOKENS,
         step_time=StepTime(
             token_knots=TOKEN_KNOTS,
             knot_seconds=knot_seconds,

@@ -23,9 +23,15 @@ from training.step_time_forms import FORMS, Form
 LEVELS = (0.5, 0.9, 0.99)
 QUANTILE_WEIGHT = 3.0  # of a quantile's residual beside the mean over requests: quantiles are what is promised
 OVERHEAD_START_SECONDS = 0.002
+MAX_REPLAYS = 12_000
+NUM_STARTS = 8  # a search ends in the next hollow; it takes some seconds to try several
+START_SPREAD = 0.3  # of the logarithms
+START_WEIGHT = 0.01  # a weak pull: the log does not tell every parameter
+RESIDUAL_SCALE = 0.1  # beyond errors of about so much, squares grow like their roots: one odd request must not decide
+START_ROUNDS = 5
 # A replay is a step function of the parameters (a request joins this step or the next): a derivative over less than
-# a few percent sees only the jumps.
-DIFFERENCE_RATIOS = (0.05, 0.02)
+# a few percent sees only the jumps. One stage for each.
+DIFFERENCE_RATIOS = (0.2, 0.1, 0.05, 0.02)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +61,8 @@ class Calibration:
     overhead_seconds : float
         Added to TTFT and end-to-end time of each request: what passes between the queue and the engine's first step,
         apart from the steps themselves. It is no part of the profile.
+    cost : float
+        What the fit minimised, of the first half: comparable between fits to one log, for choosing among settings.
     num_replays : int
         How many replays the fit took.
     fit, score : tuple of QuantileError
@@ -63,6 +71,7 @@ class Calibration:
 
     profile: EngineProfile
     overhead_seconds: float
+    cost: float
     num_replays: int
     fit: "tuple[QuantileError, ...]"
     score: "tuple[QuantileError, ...]"
@@ -144,7 +153,7 @@ def calibrate(
     max_num_seqs: int = 256,
     max_num_batched_tokens: int = 2048,
     block_size_tokens: int = 16,
-    max_replays: int = 600,
+    max_replays: int = MAX_REPLAYS,
     on_replay: Callable[[int], None] | None = None,
 ) -> Calibration:
     """Return the profile under which a replay comes closest to the log's first half.
@@ -167,7 +176,6 @@ def calibrate(
     """
     if form not in FORMS:
         raise ValueError(f"no form is called {form!r}; known: {', '.join(FORMS)}")
-    costs = step_costs(log)
     shape: Form = FORMS[form](max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)
     profile = EngineProfile(
         name=name,
@@ -176,12 +184,33 @@ def calibrate(
         block_size_tokens=block_size_tokens,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
-        step_time=StepTime.closed_form(**costs.as_coefficients()),
+        step_time=StepTime(
+            token_knots=(1, 2),
+            knot_seconds=(1.0, 1.0),
+            seconds_per_decode_context_token=0.0,
+            seconds_per_prefill_attention=0.0,
+        ),  # replaced by each guess
         fit_error_ratio=(0.0, 0.0),
     )
+    costs = _first_costs(log, profile)
     search = _Search(log, profile, shape, costs, on_replay=on_replay)
-    search.run(max_replays)
+    search.run(max_replays, np.random.default_rng(0))  # the same fit each time
     return search.calibration()
+
+
+def _first_costs(log: EngineLog, profile: EngineProfile) -> StepCosts:
+    """Return costs by regression on the first half, where the times of held-out requests are guessed by replays."""
+    rows, held_out = halves(log)
+    arrival = log.requests.arrival_seconds
+    first, finished = log.first_token_at.copy(), log.finished_at.copy()
+    first[held_out] = finished[held_out] = arrival[held_out]  # as if they took no time: all that is known at first
+    for _ in range(START_ROUNDS):
+        costs = step_costs(replace(log, first_token_at=first, finished_at=finished), rows)
+        guess = replace(profile, step_time=StepTime.closed_form(**costs.as_coefficients()))
+        replay = replayed(log, guess, overhead_seconds=0.0)
+        first[held_out] = (arrival + replay.ttft_seconds)[held_out]
+        finished[held_out] = (arrival + replay.e2e_seconds)[held_out]
+    return costs
 
 
 class _Search:
@@ -205,19 +234,27 @@ class _Search:
         self.best = (np.inf, self.start)
         self._on_replay = on_replay
 
-    def run(self, max_replays: int) -> None:
-        """Move `best` downhill, first in large steps and then in small ones."""
-        for difference in DIFFERENCE_RATIOS:
-            num_evaluations = max(max_replays // (len(DIFFERENCE_RATIOS) * (self.start.size + 1)), 2)
-            least_squares(
-                lambda moved: self._residuals(self.start + moved),
-                self.best[1] - self.start,
-                # relative to a parameter of about 0, scipy steps by diff_step x 1
-                jac=lambda moved, h=difference: self._jacobian(self.start + moved, h),
-                max_nfev=num_evaluations,
-                loss="soft_l1",
-                f_scale=0.1,
-            )
+    def run(self, max_replays: int, rng: np.random.Generator) -> None:
+        """Move `best` downhill from the first guess and from others around it, in ever smaller steps."""
+        per_stage = max_replays // (NUM_STARTS * len(DIFFERENCE_RATIOS) * (2 * self.start.size + 1))
+        overall = self.best
+        for i in range(NUM_STARTS):
+            away = rng.normal(0.0, START_SPREAD, self.start.size) if i else 0.0
+            self.best = (np.inf, self.start + away)
+            for difference in DIFFERENCE_RATIOS:
+                self._descend(difference, max(per_stage, 1))
+            overall = min(overall, self.best, key=lambda found: found[0])
+        self.best = overall
+
+    def _descend(self, difference: float, max_steps: int) -> None:
+        least_squares(
+            self._residuals,
+            self.best[1],
+            jac=lambda at: self._jacobian(at, difference),
+            max_nfev=max_steps,
+            loss="soft_l1",
+            f_scale=RESIDUAL_SCALE,
+        )
 
     def calibration(self) -> Calibration:
         """Return what was found."""
@@ -225,9 +262,17 @@ class _Search:
         replay = replayed(self.log, profile, overhead_seconds=overhead)
         fit = quantile_errors(self.log, replay, self.rows)
         errors = np.abs([error.error_ratio for error in fit])
+        requests = self.log.requests
         return Calibration(
-            profile=replace(profile, fit_error_ratio=(float(errors.mean()), float(errors.max()))),
+            profile=replace(
+                profile,
+                fit_error_ratio=(float(errors.mean()), float(errors.max())),
+                calibrated_batch_size=int(np.nan_to_num(replay.telemetry.column("running_requests")).max()),
+                calibrated_step_tokens=profile.max_num_batched_tokens,
+                calibrated_context_tokens=int((requests.prompt_tokens + requests.output_tokens).max()),
+            ),
             overhead_seconds=overhead,
+            cost=self.best[0],
             num_replays=self.num_replays,
             fit=fit,
             score=quantile_errors(self.log, replay, self.held_out),
@@ -256,13 +301,12 @@ class _Search:
             QUANTILE_WEIGHT * np.log(np.quantile(ours, LEVELS) / np.quantile(theirs, LEVELS)) / len(LEVELS)
             for theirs, ours in pairs
         ]
-        # a weak pull to the start: the log does not tell every parameter
-        pull = 0.01 * (logarithms - self.start)
+        pull = START_WEIGHT * (logarithms - self.start)
         residuals = np.concatenate([*of_requests, *of_quantiles, pull])
         self.num_replays += 1
         if self._on_replay:
             self._on_replay(self.num_replays)
-        cost = float(np.sum(np.sqrt(1 + (residuals / 0.1) ** 2) - 1))
+        cost = float(np.sum(np.sqrt(1 + (residuals / RESIDUAL_SCALE) ** 2) - 1))
         if cost < self.best[0]:
             self.best = (cost, logarithms)
         return residuals

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from training.engine_logs import EngineLog
@@ -25,8 +26,8 @@ class StepCosts:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def step_costs(log: EngineLog) -> StepCosts:
-    """Return non-negative least-squares costs, from how long each request decoded and what else ran meanwhile.
+def step_costs(log: EngineLog, rows: NDArray[np.int64]) -> StepCosts:
+    """Return non-negative least-squares costs, from how long the requests at `rows` decoded and what ran meanwhile.
 
     An answer of m tokens takes m - 1 steps after the first token. Their total time is (m - 1) c0, plus c1 for each
     token of anybody in that time, c2 for each token of context read, c3 for each attention pair of the prompts that
@@ -34,8 +35,8 @@ def step_costs(log: EngineLog) -> StepCosts:
     """
     arrival, first, last = log.requests.arrival_seconds, log.first_token_at, log.finished_at
     prompt, output = log.requests.prompt_tokens, log.requests.output_tokens
-    rows, seconds = [], []
-    for i in np.flatnonzero((output > 1) & (last > first)):
+    costs_of, seconds = [], []
+    for i in rows[(output[rows] > 1) & (last[rows] > first[rows])]:
         moments = np.linspace(first[i], last[i], NUM_SAMPLES)[:, None]
         runs = (first <= moments) & (moments < last)
         progress = np.clip((moments - first) / np.maximum(last - first, 1e-9), 0, 1)
@@ -44,10 +45,12 @@ def step_costs(log: EngineLog) -> StepCosts:
         context = steps * (runs * (prompt + progress * output)).sum(axis=1).mean()
         came = (first > first[i]) & (first <= last[i]) & (arrival < last[i])
         prefilled, pairs = prompt[came].sum(), (prompt[came].astype(np.float64) ** 2).sum() / 2
-        rows.append([steps, decoded + prefilled, context, pairs, decoded])
+        costs_of.append([steps, decoded + prefilled, context, pairs, decoded])
         seconds.append(last[i] - first[i])
-    design, measured = np.array(rows, dtype=np.float64), np.array(seconds)
-    scale = np.maximum(design.mean(axis=0), 1e-9)
+    design, measured = np.array(costs_of, dtype=np.float64), np.array(seconds)
+    # where nothing ever overlapped, a prompt's own size keeps the least of a cost below to a sensible size
+    own_pairs = float((prompt[rows].astype(np.float64) ** 2).mean()) / 2
+    scale = np.maximum(design.mean(axis=0), [1.0, 1.0, 1.0, own_pairs, 1.0])
     solution, _ = nnls(design / scale / measured[:, None], np.ones(measured.size))
     # of a cost that the regression sets to 0, a search by factors needs something: a hundredth of the time
     least = 0.01 * float(measured.mean())

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from simulator.fleet import RunSettings
 from simulator.gateway import ROUTERS
 from simulator.lifecycle import FleetLimits
-from simulator.profiles import EngineProfile, profile_named
+from simulator.profiles import EngineProfile
 from simulator.requests import RequestTable
 from training.closed_loop import ClosedLoopRun, closed_loop_run
+from training.profile_files import profile_from
 from training.traffic import Traffic
 
 
@@ -30,8 +31,10 @@ class FleetOptions:
         ------
         ValueError
             If there is none of that name.
+        ConfigError
+            If it is a file that holds no profile.
         """
-        return profile_named(self.profile or traffic.profile)
+        return profile_from(self.profile or traffic.profile)
 
     def closed_loop(
         self, traffic: Traffic, requests: RequestTable, *, policies: tuple[str, ...], seed: int

@@ -7,9 +7,10 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from simulator.profiles import profile_named
+from simulator.profiles import EngineProfile
 from training.closed_loop import ClosedLoopRun, servable_requests
 from training.fleet_options import FleetOptions
+from training.profile_files import profile_from
 from training.scorecard import Scorecard
 from training.sweep_scenarios import SweepScenario
 
@@ -26,6 +27,11 @@ class SweepTask:
     fleet: FleetOptions
 
     @property
+    def profile(self) -> EngineProfile:
+        """The replica type."""
+        return profile_from(self.fleet.profile or self.scenario.profile)
+
+    @property
     def duration_seconds(self) -> float:
         """Length of the run."""
         return self.fleet.duration_seconds or self.scenario.duration_seconds
@@ -38,7 +44,7 @@ class SweepTask:
             "policy": self.policy,
             "seed": self.seed,
             "fleet": asdict(self.fleet),
-            "profile": asdict(profile_named(self.fleet.profile or self.scenario.profile)),
+            "profile": asdict(self.profile),
             "code": code_digest(),
         }
         return sha256(json.dumps(determined_by, sort_keys=True).encode()).hexdigest()[:24]

@@ -40,6 +40,16 @@ def points_of(profile):
 
 @needs_calibration
 @each_profile
+def test_stated_limits_are_those_of_the_points(profile):
+    points = points_of(profile)
+    decode, prefill = (points[points["kind"] == kind] for kind in ("decode", "prefill"))
+    assert profile.calibrated_batch_size == decode["batch_size"].max()
+    assert profile.calibrated_context_tokens == decode["tokens_or_context"].max()
+    assert profile.calibrated_step_tokens == prefill["tokens_or_context"].max()
+
+
+@needs_calibration
+@each_profile
 def test_stated_error_is_that_of_the_shipped_step_time(profile, fitting):
     points = points_of(profile)
     assert len(points) == 96

@@ -41,7 +41,7 @@ def test_neither_order_nor_the_number_of_processes_matters(played):
 
 def test_a_failing_run_is_told_in_a_line_and_stops_no_other():
     some = tasks(("steady",), ("static:2",), range(12), seconds=0.05)
-    idle = {task.key for task in some if task.scenario.build(task.seed).arrival_seconds[0] > 0.05}
+    idle = {task.key for task in some if task.scenario.build(task.seed).requests.arrival_seconds[0] > 0.05}
     assert 0 < len(idle) < len(some)
     runs = by_key(play_tasks(some, num_jobs=2))
     assert {key for key, run in runs.items() if run["error"]} == idle
