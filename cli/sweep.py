@@ -117,13 +117,14 @@ def _tasks(
     """Return what is to be played, everything that can be refused at once refused."""
     from cli.closed_loop_setup import one_request, prepare_run
     from cli.traffic import shared_folder
+    from training.scenario_files import ScenarioFileError
     from training.sweep_scenarios import sweep_scenario
     from training.sweep_tasks import sweep_tasks
     from training.traffic import Traffic
 
     try:
         chosen = [sweep_scenario(name, shared=shared_folder()) for name in _names(scenarios, "--scenario")]
-    except ValueError as error:
+    except ScenarioFileError as error:
         raise click.BadParameter(str(error), param_hint="--scenario") from error
     names = _names(policies, "--policy") or ("foreshock", "hpa")
     # the fleet's options and the policies are refused here, on a run that takes no time to make

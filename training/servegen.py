@@ -57,8 +57,8 @@ def servegen_clients(
     """
     path = public_trace_path(f"servegen_{data_set}_rates.csv.gz", shared)
     rates = _read_rates(path)
-    number = (rates["t_start_s"] - start_seconds) // WINDOW_SECONDS
-    played = rates[(number >= 0) & (number < num_windows)].assign(number=number)
+    rates["number"] = (rates["t_start_s"] - start_seconds) // WINDOW_SECONDS
+    played = rates[(rates["number"] >= 0) & (rates["number"] < num_windows)]
     if played.empty:
         raise TraceFormatError(
             f"{path}: no traffic from {start_seconds} s on for {num_windows} windows; the data ends at "
