@@ -17,6 +17,13 @@ MAX_WINDOWS = 2**24
 DFA_SMALLEST_SECONDS = 8
 DFA_LARGEST_SHARE = 8
 DFA_NUM_SCALES = 10
+"""Window lengths: from 8 s to an eighth of the trace. No source gives them.
+
+They were picked because they give the three published exponents of the public traces (traces/README.md), which
+few other choices do. That they agree is thus no proof: with 4 to 16 s for the smallest and 200 s to half the trace for
+the largest, a trace of an hour gives 0.71 to 0.96 (Azure code) or 0.59 to 0.92 (Azure conversation).
+"""
+
 MIN_SECONDS_FOR_DFA = 256
 """The largest DFA window is then four times the smallest; a slope over less says nothing."""
 
