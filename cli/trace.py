@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from math import isnan
 from pathlib import Path
 
 import click
@@ -25,8 +24,8 @@ Examples:
 
 \b
 Formats: Azure LLM inference CSV (TIMESTAMP, ContextTokens, GeneratedTokens), Mooncake JSONL (timestamp,
-input_length, output_length), CSV or Parquet with arrival_seconds, prompt_tokens, output_tokens and, if there,
-priority; plain, .gz or .zst.
+input_length, output_length, hash_ids), BurstGPT CSV (Timestamp, Request tokens, Response tokens), CSV or Parquet with
+arrival_seconds, prompt_tokens, output_tokens and, if there, priority; plain, .gz or .zst.
 """
 
 
@@ -48,7 +47,7 @@ def trace() -> None:
     help="Seed of the jitter of traces on a coarse time grid.",
 )
 def stats(file: Path, as_json: bool, plot: Path | None, seed: int) -> None:
-    """Print rate, peaks, inter-arrival variation and token lengths of FILE, and whether it is bursty."""
+    """Print rate, peaks, dispersion, memory and token lengths of FILE, and whether it is bursty."""
     from cli.trace_table import print_statistics, warn_of_skipped_rows
     from training.trace_stats import trace_statistics
     from training.traces import read_trace
@@ -70,12 +69,8 @@ def stats(file: Path, as_json: bool, plot: Path | None, seed: int) -> None:
         )
     if as_json:
         skipped = {"num_skipped": read.num_skipped, "skipped": [asdict(row) for row in read.skipped]}
-        # JSON knows no NaN: what the trace is too short to tell is null
-        figures = {
-            name: None if isinstance(value, float) and isnan(value) else value
-            for name, value in asdict(statistics).items()
-        }
-        page = {"file": str(file), "format": read.format, **figures, **skipped}
+        recorded = {"file": str(file), "format": read.format, "num_failed": read.num_failed}
+        page = {**recorded, **asdict(statistics), **skipped}
         click.echo(json.dumps(page, indent=2, allow_nan=False))
         return
     print_statistics(read, statistics)

@@ -1,6 +1,6 @@
 """What `foreshock trace stats` prints."""
 
-from math import isnan
+from dataclasses import fields
 
 from rich.console import Console
 from rich.table import Table
@@ -17,9 +17,11 @@ def print_statistics(trace: Trace, statistics: TraceStatistics) -> None:
     table = Table(show_header=False, box=None)
     table.add_column(style="bold")
     table.add_column(justify="right")
-    for name, value in _figures(statistics):
-        table.add_row(name, value)
+    for name, value in _figures(trace, statistics).items():
+        table.add_row(_words(name), value)
     console.print(table)
+    for name, reason in statistics.unknown.items():
+        console.print(f"{_words(name)} is unknown: {reason}", highlight=False, soft_wrap=True)
     console.print(_lengths(statistics))
     colour = "red" if statistics.is_bursty else "green"
     console.print(statistics.verdict, style=f"bold {colour}", highlight=False, soft_wrap=True)
@@ -39,23 +41,21 @@ def warn_of_skipped_rows(trace: Trace) -> None:
     console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
 
 
-def _figures(statistics: TraceStatistics) -> list[tuple[str, str]]:
-    return [
-        ("requests", f"{statistics.num_requests:,}"),
-        ("span", f"{statistics.span_seconds:,.1f} s"),
-        ("rate", f"{statistics.request_rate_per_second:.3f} requests/s"),
-        ("peak to mean, 1 s", _ratio(statistics.peak_to_mean_1s)),
-        ("peak to mean, 5 s", _ratio(statistics.peak_to_mean_5s)),
-        ("peak to mean, 5 s rolling", _ratio(statistics.rolling_peak_to_mean_5s)),
-        ("peak to mean, 10 s", _ratio(statistics.peak_to_mean_10s)),
-        ("peak to mean, 10 s rolling", _ratio(statistics.rolling_peak_to_mean_10s)),
-        ("prompt tokens peak to mean, 10 s", _ratio(statistics.prompt_tokens_peak_to_mean_10s)),
-        ("inter-arrival CV", _ratio(statistics.inter_arrival_cv)),
-    ]
+def _figures(trace: Trace, statistics: TraceStatistics) -> dict[str, str]:
+    """Return each figure as it is printed, by its name in the JSON."""
+    figures = {field.name: getattr(statistics, field.name) for field in fields(statistics)}
+    ratios = {name: value for name, value in figures.items() if value is None or isinstance(value, float)}
+    return {
+        "num_requests": f"{statistics.num_requests:,}",
+        "num_failed": f"{trace.num_failed:,}",
+        **{name: "-" if value is None else f"{value:.3f}" for name, value in ratios.items()},
+        "span_seconds": f"{statistics.span_seconds:,.1f} s",
+        "request_rate_per_second": f"{statistics.request_rate_per_second:.3f} requests/s",
+    }
 
 
-def _ratio(value: float) -> str:
-    return "-" if isnan(value) else f"{value:.2f}"
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _lengths(statistics: TraceStatistics) -> Table:

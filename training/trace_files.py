@@ -37,8 +37,10 @@ class RawTable:
     has_extra_fields: NDArray[np.bool_]
 
 
-def read_table(path: Path) -> RawTable:
+def read_table(path: Path, *, list_columns: frozenset[str] = frozenset()) -> RawTable:
     """Return the rows of a file.
+
+    Of JSON lines, `list_columns` are the columns kept although they hold lists: each costs time and memory.
 
     Raises
     ------
@@ -47,7 +49,7 @@ def read_table(path: Path) -> RawTable:
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     try:
-        return _parsed(_decompressed(path, suffixes), suffixes)
+        return _parsed(_decompressed(path, suffixes), suffixes, list_columns)
     except FileNotFoundError as error:
         raise TraceFormatError(f"{path}: no such file") from error
     except IsADirectoryError as error:
@@ -82,14 +84,14 @@ def _unzstd(content: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _parsed(content: bytes, suffixes: list[str]) -> RawTable:
+def _parsed(content: bytes, suffixes: list[str], list_columns: frozenset[str]) -> RawTable:
     if not content.strip():
         raise ValueError("the file is empty")
     if ".parquet" in suffixes:
         rows = pd.read_parquet(io.BytesIO(content))
         return RawTable(rows=rows, first_line=1, has_extra_fields=np.zeros(len(rows), dtype=bool))
     if JSON_SUFFIXES & set(suffixes) or content.lstrip()[:1] == b"{":
-        return _parsed_json_lines(content)
+        return _parsed_json_lines(content, list_columns)
     return _parsed_csv(content)
 
 
@@ -117,18 +119,22 @@ def _parsed_csv(content: bytes) -> RawTable:
     return RawTable(rows=rows.loc[:, ~rows.columns.duplicated()], first_line=2, has_extra_fields=extra)
 
 
-def _parsed_json_lines(content: bytes) -> RawTable:
+def _parsed_json_lines(content: bytes, list_columns: frozenset[str]) -> RawTable:
     """Return one row a line; a line that is no JSON object is a row of unknown values."""
-    # as float, an integer of any length is a number or infinite; as int it may not even be parsed
-    decode = json.JSONDecoder(parse_int=float).decode
+    decode = json.JSONDecoder(parse_int=_whole_number).decode
     parsed = []
     for line in content.decode("utf-8-sig", "replace").removesuffix("\n").split("\n"):
         try:
             row = decode(line)
         except (ValueError, RecursionError):
             row = {}
-        # lists such as hash_ids are not request columns: keeping them would make the table slow and large
-        scalars = row.items() if isinstance(row, dict) else ()
-        parsed.append({name: value for name, value in scalars if not isinstance(value, list | dict)})
+        fields = row.items() if isinstance(row, dict) else ()
+        parsed.append({name: v for name, v in fields if name in list_columns or not isinstance(v, list | dict)})
     rows = pd.DataFrame(parsed)
     return RawTable(rows=rows, first_line=1, has_extra_fields=np.zeros(len(rows), dtype=bool))
+
+
+def _whole_number(digits: str) -> int | float:
+    """Return a hash of 64 bits exactly; a longer integer as a float or infinite, for as int it may not be parsed."""
+    value = float(digits)
+    return int(digits) if abs(value) < 2.0**64 else value

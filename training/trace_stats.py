@@ -1,16 +1,26 @@
 """What a trace is like: how fast, how bursty, how long its prompts and answers are."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.requests import RequestTable
+from training.arrival_statistics import (
+    UnknownFigureError,
+    autocorrelation,
+    hurst_dfa,
+    index_of_dispersion,
+    prefix_hit_potential_ratio,
+)
 
 BURSTY_PEAK_TO_MEAN = 5.0
 """Above it a fleet sized for the mean is overrun before a replica can start."""
 
 WINDOWS_SECONDS = (1, 5, 10)
+DISPERSION_SECONDS = (1, 30, 60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +36,7 @@ class TokenQuantiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStatistics:
-    """Statistics of one trace.
+    """Statistics of one trace; None is what it cannot tell, and `unknown` says why.
 
     Attributes
     ----------
@@ -36,34 +46,51 @@ class TraceStatistics:
     request_rate_per_second : float
         num_requests / span_seconds.
     peak_to_mean_1s, peak_to_mean_5s, peak_to_mean_10s : float
-        Largest over mean number of requests in consecutive whole windows of that length; NaN if none fits.
+        Largest over mean number of requests in consecutive whole windows of that length.
     rolling_peak_to_mean_1s, rolling_peak_to_mean_5s, rolling_peak_to_mean_10s : float
         The same for windows that begin at every second, so that a burst across a border is seen whole.
     prompt_tokens_peak_to_mean_10s : float
         The same as peak_to_mean_10s for prompt tokens.
     inter_arrival_cv : float
         Standard deviation over mean of the times between arrivals; 1 for Poisson arrivals.
+    dispersion_1s, dispersion_30s, dispersion_60s : float
+        Variance over mean of the number of requests in consecutive whole windows; 1 for Poisson arrivals.
+    hurst_dfa_1s : float
+        DFA-1 exponent of the requests per second; 0.5 for arrivals without memory.
+    prompt_tokens_autocorrelation_30s : float
+        Of the prompt tokens in consecutive 10-s windows, three windows apart.
+    prefix_hit_potential_ratio : float
+        Share of the prompt tokens that an infinite prefix cache would hit.
     prompt_tokens, output_tokens : TokenQuantiles
     is_bursty : bool
     verdict : str
         In a sentence.
+    unknown : mapping of str to str
+        Reason by name of each figure that is None.
     """
 
     num_requests: int
     span_seconds: float
     request_rate_per_second: float
-    peak_to_mean_1s: float
-    peak_to_mean_5s: float
-    peak_to_mean_10s: float
-    rolling_peak_to_mean_1s: float
-    rolling_peak_to_mean_5s: float
-    rolling_peak_to_mean_10s: float
-    prompt_tokens_peak_to_mean_10s: float
+    peak_to_mean_1s: float | None
+    peak_to_mean_5s: float | None
+    peak_to_mean_10s: float | None
+    rolling_peak_to_mean_1s: float | None
+    rolling_peak_to_mean_5s: float | None
+    rolling_peak_to_mean_10s: float | None
+    prompt_tokens_peak_to_mean_10s: float | None
     inter_arrival_cv: float
+    dispersion_1s: float | None
+    dispersion_30s: float | None
+    dispersion_60s: float | None
+    hurst_dfa_1s: float | None
+    prompt_tokens_autocorrelation_30s: float | None
+    prefix_hit_potential_ratio: float | None
     prompt_tokens: TokenQuantiles
     output_tokens: TokenQuantiles
     is_bursty: bool
     verdict: str
+    unknown: Mapping[str, str]
 
 
 def trace_statistics(requests: RequestTable) -> TraceStatistics:
@@ -78,26 +105,61 @@ def trace_statistics(requests: RequestTable) -> TraceStatistics:
         raise ValueError(f"statistics need two requests at different times, got {requests.num_requests} request(s)")
     arrival = requests.arrival_seconds - requests.arrival_seconds[0]
     gaps = np.diff(arrival)
-    peaks = {seconds: peak_to_mean(arrival, seconds) for seconds in WINDOWS_SECONDS}
-    rolling = {seconds: rolling_peak_to_mean(arrival, seconds) for seconds in WINDOWS_SECONDS}
     is_bursty, verdict = _verdict(arrival)
+    known, unknown = _told_apart(_figures(arrival, requests))
     return TraceStatistics(
         num_requests=requests.num_requests,
         span_seconds=requests.span_seconds,
         request_rate_per_second=requests.num_requests / requests.span_seconds,
-        peak_to_mean_1s=peaks[1],
-        peak_to_mean_5s=peaks[5],
-        peak_to_mean_10s=peaks[10],
-        rolling_peak_to_mean_1s=rolling[1],
-        rolling_peak_to_mean_5s=rolling[5],
-        rolling_peak_to_mean_10s=rolling[10],
-        prompt_tokens_peak_to_mean_10s=peak_to_mean(arrival, 10, weights=requests.prompt_tokens),
         inter_arrival_cv=float(gaps.std() / gaps.mean()),
         prompt_tokens=_quantiles(requests.prompt_tokens),
         output_tokens=_quantiles(requests.output_tokens),
         is_bursty=is_bursty,
         verdict=verdict,
+        unknown=unknown,
+        **known,
     )
+
+
+def _figures(arrival: NDArray[np.float64], requests: RequestTable) -> dict[str, Callable[[], float]]:
+    """Return how to find each figure that a trace may be too short to tell."""
+    prompt = requests.prompt_tokens
+    figures: dict[str, Callable[[], float]] = {}
+    for seconds in WINDOWS_SECONDS:
+        figures[f"peak_to_mean_{seconds}s"] = partial(_peak, peak_to_mean, arrival, seconds)
+        figures[f"rolling_peak_to_mean_{seconds}s"] = partial(_peak, rolling_peak_to_mean, arrival, seconds)
+    figures["prompt_tokens_peak_to_mean_10s"] = partial(_peak, partial(peak_to_mean, weights=prompt), arrival, 10)
+    for seconds in DISPERSION_SECONDS:
+        figures[f"dispersion_{seconds}s"] = partial(index_of_dispersion, arrival, seconds)
+    return figures | {
+        "hurst_dfa_1s": partial(hurst_dfa, arrival),
+        "prompt_tokens_autocorrelation_30s": partial(
+            autocorrelation, arrival, prompt, window_seconds=10, lag_seconds=30
+        ),
+        "prefix_hit_potential_ratio": partial(prefix_hit_potential_ratio, prompt, requests.prefixes),
+    }
+
+
+def _peak(
+    peak: Callable[[NDArray[np.float64], int], float], arrival: NDArray[np.float64], window_seconds: int
+) -> float:
+    value = peak(arrival, window_seconds)
+    if np.isnan(value):
+        raise UnknownFigureError(f"needs a whole {window_seconds}-s window, the trace has none")
+    return value
+
+
+def _told_apart(figures: dict[str, Callable[[], float]]) -> tuple[dict[str, float | None], dict[str, str]]:
+    """Return the figures, None where they are unknown, and why each of those is."""
+    found: dict[str, float | None] = {}
+    reasons = {}
+    for name, figure in figures.items():
+        try:
+            found[name] = figure()
+        except UnknownFigureError as error:
+            found[name] = None
+            reasons[name] = str(error)
+    return found, reasons
 
 
 def peak_to_mean(

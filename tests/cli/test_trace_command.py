@@ -46,7 +46,25 @@ def test_json_is_strict_where_a_figure_is_unknown(tmp_path):
     path.write_text("arrival_seconds,prompt_tokens,output_tokens\n0,10,2\n0.5,20,3\n")
     result = CliRunner().invoke(foreshock, ["trace", "stats", str(path), "--json"])
     assert "NaN" not in result.stdout
-    assert json.loads(result.stdout)["peak_to_mean_1s"] is None
+    found = json.loads(result.stdout)
+    assert found["peak_to_mean_1s"] is None
+    assert found["unknown"]["peak_to_mean_1s"] == "needs a whole 1-s window, the trace has none"
+
+
+def test_the_table_uses_the_words_of_the_json(trace):
+    table = CliRunner().invoke(foreshock, ["trace", "stats", str(trace)]).stdout
+    found = json.loads(CliRunner().invoke(foreshock, ["trace", "stats", str(trace), "--json"]).stdout)
+    figures = {name for name, value in found.items() if value is None or type(value) in (int, float)} - {"num_skipped"}
+    assert {name for name in figures if name.replace("_", " ") not in table} == set()
+    assert "hurst dfa 1s is unknown: needs 256 whole 1-s windows, the trace has 12" in table
+
+
+def test_tells_how_many_requests_failed(tmp_path):
+    path = tmp_path / "burst.csv"
+    path.write_text("Timestamp,Request tokens,Response tokens\n0,10,2\n1,10,0\n9,10,2\n")
+    result = CliRunner().invoke(foreshock, ["trace", "stats", str(path), "--json"])
+    assert json.loads(result.stdout)["num_failed"] == 1
+    assert result.stderr == ""
 
 
 def test_skipped_rows_are_told_even_if_too_few_are_left(tmp_path):

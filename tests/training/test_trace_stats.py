@@ -96,7 +96,9 @@ def test_one_far_request_costs_no_memory(late):
 
 def test_a_trace_too_short_to_tell_says_so():
     statistics = trace_statistics(table([0, 0.5]))
-    assert np.isnan(statistics.peak_to_mean_1s)
+    assert statistics.peak_to_mean_1s is None
+    assert statistics.unknown["peak_to_mean_1s"] == "needs a whole 1-s window, the trace has none"
+    assert statistics.unknown["dispersion_60s"] == "needs 10 whole 60-s windows, the trace has 0"
     assert not statistics.is_bursty
     assert "as far as can be told" in statistics.verdict
 

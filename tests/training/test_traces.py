@@ -1,4 +1,5 @@
 import gzip
+import json
 
 import numpy as np
 import pandas as pd
@@ -90,8 +91,55 @@ class TestFormats:
         assert (times[0] == times[1]).all()
         assert (times[0] != times[2]).any()
 
+    def test_mooncake_hash_ids_become_prefixes_numbered_from_0(self, tmp_path):
+        lines = [
+            {"timestamp": 9000, "input_length": 600, "output_length": 1, "hash_ids": [2**63 + 1, 2**63 + 2]},
+            {"timestamp": 0, "input_length": 512, "output_length": 2, "hash_ids": [2**63 + 1]},
+            {"timestamp": 3000, "input_length": 5, "output_length": 3},
+        ]
+        requests = read_trace(written(tmp_path, "m.jsonl", "\n".join(map(json.dumps, lines)))).requests
+        assert requests.output_tokens.tolist() == [2, 3, 1]
+        assert requests.prefixes.starts.tolist() == [0, 1, 1, 3]
+        assert requests.prefixes.ids.tolist() == [0, 0, 1]
+        assert requests.prefixes.group_tokens == 512
+
+    def test_every_prompt_of_mooncake_has_an_id_for_each_group(self, shared):
+        requests = read_trace(shared / "traces" / "mooncake_conversation.jsonl.gz").requests
+        counts = np.diff(requests.prefixes.starts)
+        assert (counts == -(-requests.prompt_tokens // 512)).all()
+        assert np.unique(requests.prefixes.ids).tolist() == list(range(182_790))
+
+    @pytest.mark.parametrize(
+        ("header", "rows"),
+        [
+            (
+                "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type",
+                ["5,ChatGPT,472,18,490,Conversation log", "45,ChatGPT,1087,0,1087,API log", "118,GPT-4,417,276,693,x"],
+            ),
+            (
+                "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type",
+                ["5,,,GPT-4,472,18,490,API log", "45,1,2,GPT-4,1087,0,1087,x", "118,7,3.5,GPT-4,417,276,693,x"],
+            ),
+        ],
+        ids=["first files", "newer files"],
+    )
+    def test_reads_burstgpt_without_its_failed_requests(self, tmp_path, header, rows):
+        trace = read_trace(written(tmp_path, "b.csv", "\n".join([header, *rows])))
+        assert trace.format == "burstgpt"
+        assert trace.requests.arrival_seconds.tolist() == [0, 113]
+        assert trace.requests.prompt_tokens.tolist() == [472, 417]
+        assert trace.requests.output_tokens.tolist() == [18, 276]
+        assert (trace.num_failed, trace.num_skipped) == (1, 0)
+
 
 class TestBadRows:
+    @pytest.mark.parametrize("ids", ["7", "[1.5]", "[[1]]", "[true]", "[1, 2, 3]"])
+    def test_wrong_hash_ids_are_one(self, tmp_path, ids):
+        bad = f'{{"timestamp": 1, "input_length": 1024, "output_length": 1, "hash_ids": {ids}}}\n'
+        trace = read_trace(written(tmp_path, "m.jsonl", MOONCAKE + bad))
+        assert [row.line_number for row in trace.skipped] == [3]
+        assert "hash_ids must be a list of ids" in trace.skipped[0].problem
+
     @pytest.mark.parametrize(
         ("row", "problem"),
         [
@@ -183,6 +231,11 @@ class TestErrors:
             ("a.csv.zst", "no zstd", "cannot be read"),
             ("a.csv.zst", zstandard.ZstdCompressor().compress(AZURE.encode() * 5000)[:-3], "ended before"),
             ("a.csv", COLUMNS.replace("\n", ",9\n").replace("priority,9", "priority"), "more fields than the header"),
+            (
+                "b.csv",
+                "Timestamp,Request tokens,Response tokens\n1,2,0\n",
+                "in 1 rows; all of them failed when they were",
+            ),
             ("a.parquet", "", "the file is empty"),
             ("a.parquet", "no parquet", "cannot be"),
             ("a.csv", 'a,b\n1,"2\n', "cannot be parsed"),
