@@ -1,6 +1,7 @@
 """How a closed loop ends on the terminal: the comparison, or its figures as JSON, and where the report is."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -8,6 +9,7 @@ from rich.console import Console
 from rich.measure import Measurement
 
 from cli.comparison_table import comparison_table, narrow_table, table_notes
+from simulator.lead_times import Duration
 from training.closed_loop import ClosedLoopRun, PlayedPolicy
 from training.comparison import headline
 from training.scorecard_json import scorecard_json
@@ -40,8 +42,8 @@ def print_comparison_json(run: ClosedLoopRun, played: tuple[PlayedPolicy, ...]) 
         "seed": run.seed,
         "initial_replicas": run.limits.initial_replicas,
         "max_replicas": run.limits.max_replicas,
-        "cold_start_seconds": run.limits.cold_start_seconds,
-        "promotion_seconds": run.limits.promotion_seconds,
+        "cold_start_seconds": _plain(run.limits.cold_start_seconds),
+        "promotion_seconds": _plain(run.limits.promotion_seconds),
         "warm_cost_ratio": run.config.warm_cost_ratio,
         "router": run.settings.router,
         "slo": {"ttft_seconds": run.config.slo.ttft_seconds, "tpot_seconds": run.config.slo.tpot_seconds},
@@ -88,3 +90,8 @@ def write_and_name_runs(console: Console, folder: Path, played: tuple[PlayedPoli
             raise click.ClickException(reason) from error
         names = ", ".join(path.stem for path in written)
         console.print(f"run: {of_policy} ({names})", highlight=False, markup=False, soft_wrap=True)
+
+
+def _plain(duration: Duration) -> object:
+    """Return what JSON says of a lead time: a number, or the fields of a distribution."""
+    return duration if isinstance(duration, int | float) else asdict(duration)

@@ -62,7 +62,7 @@ class PolicyTrack:
     @property
     def gpu_hours(self) -> float:
         """GPU-hours spent so far."""
-        hours = weighted_replica_hours(self.fleet.pods.replica_seconds, self.config.warm_cost_ratio)
+        hours = weighted_replica_hours(self.fleet.pods.replica_seconds(self.fleet.now), self.config.warm_cost_ratio)
         return hours * self.config.gpus_per_replica
 
     @property

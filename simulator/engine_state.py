@@ -138,6 +138,7 @@ REPLICA = np.dtype(
         ("heap_size", np.int64),
         ("routable", np.int64),
         ("is_dead", np.int64),  # set from outside: all that it holds has failed
+        ("is_silent", np.int64),  # set from outside: telemetry misses what it holds
         # cached groups that nobody uses, least recently used first
         ("num_idle_groups", np.int64),
         ("idle_head", np.int64),

@@ -6,6 +6,7 @@ from math import ceil, floor, inf
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forecaster.plan import Admission, CapacityPlan
 from forecaster.telemetry import SIGNAL_INDEX, SIGNALS, FleetState, TelemetryWindow
@@ -13,11 +14,16 @@ from simulator.clients import Clients
 from simulator.engine import EXPECTED_OUTPUT_TOKENS
 from simulator.engine_options import EngineOptions
 from simulator.engine_state import ROW_COLUMNS, new_state
+from simulator.faults import Faults, GpuLoss, Happening, PodDeath, RollingUpdate
 from simulator.gateway import ROUTERS, run_until
+from simulator.history import WHOLE_FLEET
+from simulator.lead_times import lead_time
 from simulator.lifecycle import DRAINING, FleetLimits, Pods, PodState
 from simulator.profiles import EngineProfile
 from simulator.requests import RequestTable
 from simulator.result import SimulationResult
+from simulator.rollout import begin_rollout, step_rollout
+from simulator.scrapes import Scrapes
 
 _ENGINE_COLUMNS = np.array([SIGNAL_INDEX[name] for name in ROW_COLUMNS])
 _FLEET_COLUMNS = np.array(
@@ -62,6 +68,9 @@ class RunSettings:
         One of `simulator.gateway.ROUTERS`.
     engine : EngineOptions
     clients : Clients
+    faults : Faults
+    seed : int
+        Of what is drawn while it is played: lead times, deaths, who is hit.
     """
 
     plan_interval_seconds: float = 2.0
@@ -71,6 +80,8 @@ class RunSettings:
     router: str = ROUTERS[0]
     engine: EngineOptions = field(default_factory=EngineOptions)
     clients: Clients = field(default_factory=Clients)
+    faults: Faults = field(default_factory=Faults)
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.router not in ROUTERS:
@@ -99,13 +110,18 @@ class Fleet:
         self.limits = limits
         self.settings = settings
         self.duration_seconds = duration_seconds
-        self.pods = Pods(limits)
+        streams = (np.random.default_rng(child) for child in np.random.SeedSequence(settings.seed).spawn(4))
+        lead_rng, death_rng, self._victim_rng, self._silence_rng = streams
+        faults = settings.faults
+        self.pods = Pods(limits, lead_rng, death_rng, pod_mtbf_seconds=faults.pod_mtbf_seconds)
+        self._schedule = faults.schedule()
         self.now = 0.0
         self.plans: list[CapacityPlan] = []
         num_rows = ceil(duration_seconds)
         self._row_at = np.arange(1, num_rows + 1, dtype=np.float64)
         self._values = np.full((num_rows, len(SIGNALS)), np.nan)
         self._num_rows = 0
+        self._scrapes = Scrapes(faults.scrapes, row_at=self._row_at, lag_seconds=settings.telemetry_lag_seconds)
         self._state = new_state(
             requests,
             profile,
@@ -128,15 +144,18 @@ class Fleet:
         if until > self.duration_seconds:
             raise ValueError(f"the run ends at {self.duration_seconds} s, cannot advance to {until} s")
         while self.now < until:
-            pause = min(until, self.pods.next_due_at, self._next_drain_check())
+            # what changes the pods has its own times, so that a run is the same in whatever steps it is played
+            next_change_at = min(self.pods.next_due_at, self._next_drain_check(), self._next_happening_at())
+            pause = min(until, next_change_at)
             run_until(self._state, self.now, pause)
             self._copy_rows()
-            self.pods.pass_time(pause)
             self.now = pause
-            # draining pods are looked at on whole seconds, so that a run is the same in whatever steps it is played
+            if pause < next_change_at:
+                continue
+            while self._next_happening_at() <= pause:
+                self._let_happen(self._schedule.pop(0)[1])
             nothing_seen = [False] * len(self.pods.states)
-            self.pods.settle(pause, is_empty=self._is_empty() if pause == floor(pause) else nothing_seen)
-            self._route_to_serving()
+            self._settle(is_empty=self._is_empty() if pause == floor(pause) else nothing_seen)
 
     def apply(self, plan: CapacityPlan) -> None:
         """Carry out a plan: steer the pods and set the gateway's admission."""
@@ -147,9 +166,44 @@ class Fleet:
             now=self.now,
             outstanding=self._outstanding(),
         )
-        self.pods.settle(self.now, is_empty=self._is_empty())
-        self._route_to_serving()
+        self._settle(is_empty=self._is_empty())
         self._set_admission(plan.admission)
+
+    def _settle(self, *, is_empty: list[bool]) -> None:
+        self.pods.settle(self.now, is_empty=is_empty)
+        if self.pods.rollout:
+            step_rollout(self.pods, self.now, self._outstanding())
+        self._route_to_serving()
+
+    def _next_happening_at(self) -> float:
+        return self._schedule[0][0] if self._schedule else inf
+
+    def _let_happen(self, happening: Happening) -> None:
+        """Let a fault begin, or end."""
+        fault = happening.fault
+        if isinstance(fault, PodDeath):
+            self._kill(fault.num_pods)
+        elif isinstance(fault, GpuLoss):
+            self.pods.lost_gpu_replicas += -fault.num_replicas if happening.is_end else fault.num_replicas
+            begins = "node_lost" if fault.kills else "gpus_short"
+            self._note("gpus_back" if happening.is_end else begins, f"{fault.num_replicas} replicas' GPUs")
+            if fault.kills and not happening.is_end:
+                self._kill(fault.num_replicas)
+        elif isinstance(fault, RollingUpdate):
+            begin_rollout(self.pods, fault, self.now)
+        else:
+            self._note(f"{fault.kind}_{'ended' if happening.is_end else 'started'}")
+            if fault.kind == "partial":
+                draws = self._silence_rng.random(len(self.pods.states))
+                self._state.replica["is_silent"] = (draws >= fault.reporting_ratio) & (not happening.is_end)
+
+    def _kill(self, how_many: int) -> None:
+        alive = self.pods.with_gpus()
+        for i in sorted(self._victim_rng.permutation(alive)[:how_many].tolist()):
+            self.pods.die(i, self.now)
+
+    def _note(self, kind: str, detail: str = "") -> None:
+        self.pods.history.note(self.now, kind, WHOLE_FLEET, detail)
 
     def _set_admission(self, admission: Admission) -> None:
         gateway = self._state.fleet[0]
@@ -167,36 +221,36 @@ class Fleet:
 
     def telemetry(self) -> TelemetryWindow:
         """Return the rows that have been seen by now, the newest `window_seconds` of them."""
-        seen = min(self._num_rows, int(self.now - self.settings.telemetry_lag_seconds))
-        last = max(seen, 0)
+        last = int(np.searchsorted(self._scrapes.seen_at[: self._num_rows], self.now, side="right"))
         first = max(last - int(self.settings.window_seconds), 0)
         row_at = self._row_at[first:last]
         return TelemetryWindow(
             deployment="simulated",
             row_at=row_at,
             values=self._values[first:last],
-            seen_at=row_at + self.settings.telemetry_lag_seconds,
+            seen_at=self._scrapes.seen_at[first:last],
         )
 
     def fleet_state(self) -> FleetState:
         """Return the pods there are, as the cluster would list them."""
         pods = self.pods
-        starting = sorted(pods.due_at[i] - self.now for i in pods.in_state(PodState.STARTING))
         serving = pods.count(PodState.SERVING)
+        newest = slice(self._num_rows - 1, self._num_rows)
         return FleetState(
             serving_replicas=serving,
             warm_replicas=pods.count(PodState.WARM, PodState.DEMOTING),
             promoting_replicas=pods.count(PodState.PROMOTING),
             draining_replicas=pods.count(PodState.REMOVING),
-            starting_ready_in_seconds=tuple(max(seconds, 0.0) for seconds in starting),
-            reporting_replicas=serving,
-            time_to_ready_seconds=self.limits.cold_start_seconds,
-            time_to_promote_seconds=self.limits.promotion_seconds,
+            starting_ready_in_seconds=pods.expected_ready_in_seconds(self.now),
+            unschedulable_replicas=pods.count(PodState.PENDING),
+            reporting_replicas=int(self._num_reporting(newest)[0]) if self._num_rows else serving,
+            time_to_ready_seconds=pods.time_to_ready_seconds(),
+            time_to_promote_seconds=lead_time(self.limits.promotion_seconds).quantile(0.9),
+            rollout_in_progress=pods.rollout is not None,
         )
 
     def result(self) -> SimulationResult:
         """Return the outcome; what is still running gets `drain_seconds` to finish first, uncosted."""
-        costed = dict(self.pods.replica_seconds)
         run_until(self._state, self.now, self.now + self.settings.drain_seconds)
         record = self._state.request
         return SimulationResult(
@@ -211,15 +265,25 @@ class Fleet:
                 deployment="simulated",
                 row_at=self._row_at[: self._num_rows],
                 values=self._values[: self._num_rows],
-                seen_at=self._row_at[: self._num_rows] + self.settings.telemetry_lag_seconds,
+                seen_at=self._scrapes.seen_at[: self._num_rows],
             ),
             plans=tuple(self.plans),
-            replica_seconds=costed,
+            replica_seconds=self.pods.replica_seconds(self.now),
             costed_seconds=self.now,
             num_actions=self.pods.num_actions,
+            timeline=self.pods.history.timeline(),
+            events=self.pods.history.events(),
         )
 
+    def _num_silent(self) -> int:
+        replica = self._state.replica
+        return int(np.count_nonzero(replica["is_silent"] * replica["routable"]))
+
+    def _num_reporting(self, rows: slice) -> NDArray[np.int64]:
+        return self._scrapes.num_reporting(rows, self.pods.count(PodState.SERVING), self._num_silent())
+
     def _next_drain_check(self) -> float:
+        """Return the next whole second if there are pods that drain, which are looked at then; otherwise inf."""
         return floor(self.now) + 1.0 if self.pods.count(*DRAINING) else inf
 
     def _is_empty(self) -> list[bool]:
@@ -234,6 +298,8 @@ class Fleet:
 
     def _route_to_serving(self) -> None:
         self._state.replica["routable"] = [state == PodState.SERVING for state in self.pods.states]
+        self._state.replica["is_dead"][list(self.pods.forgotten)] = 1
+        self.pods.forgotten.clear()
         run_until(self._state, self.now, self.now)
 
     def _copy_rows(self) -> None:
@@ -242,18 +308,21 @@ class Fleet:
         if written == self._num_rows:
             return
         rows = slice(self._num_rows, written)
-        self._values[rows, _ENGINE_COLUMNS] = self._state.rows[rows]
         pods = self.pods
         serving = pods.count(PodState.SERVING)
+        self._values[rows, _ENGINE_COLUMNS] = self._scrapes.seen(
+            rows, self._state.rows[rows], num_serving=serving, num_silent=self._num_silent()
+        )
         self._values[rows, _FLEET_COLUMNS] = (
             serving,
             pods.count(PodState.WARM),
             pods.count(PodState.STARTING),
             pods.count(*DRAINING) + pods.count(PodState.PROMOTING),
             pods.wanted_serving,
-            serving,
-            0,
+            np.nan,
+            pods.count(PodState.PENDING),
         )
+        self._values[rows, SIGNAL_INDEX["reporting_replicas"]] = self._num_reporting(rows)
         self._num_rows = written
 
 

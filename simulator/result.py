@@ -1,13 +1,14 @@
 """What a simulated run leaves behind: per-request outcomes, telemetry, plans and what the pods cost."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forecaster.plan import CapacityPlan
 from forecaster.telemetry import TelemetryWindow
+from simulator.history import FleetEvents, ReplicaTimeline, events_of, timeline_of
 from simulator.lifecycle import PodState
 from simulator.profiles import EngineProfile
 from simulator.requests import RequestTable
@@ -36,7 +37,9 @@ class SimulationResult:
         Up to `costed_seconds`; the time given to finish afterwards costs nothing.
     costed_seconds : float
     num_actions : int
-        Promotions, demotions, orders and removals of single pods.
+        Promotions, demotions, orders and removals of single pods that the plans asked for.
+    timeline : ReplicaTimeline
+    events : FleetEvents
     """
 
     requests: RequestTable
@@ -51,6 +54,8 @@ class SimulationResult:
     replica_seconds: Mapping[PodState, float]
     costed_seconds: float
     num_actions: int
+    timeline: ReplicaTimeline = field(default_factory=lambda: timeline_of([]))
+    events: FleetEvents = field(default_factory=lambda: events_of([]))
 
     def to_bytes(self) -> bytes:
         """Return the run's outcome as bytes: equal for two runs if and only if they went the same way."""

@@ -41,16 +41,18 @@ def _write_replicas(s: EngineState, row: np.ndarray, now: float) -> None:
     oldest = s.request[f.pending_head].arrival_at if waiting else now
     for r in range(s.replica.size):
         rep = s.replica[r]
-        if rep.routable:
+        if rep.routable and not rep.is_silent:
             total += f.kv_blocks
         ttft_sum += rep.ttft_sum
         tpot_sum += rep.tpot_sum
         e2e_sum += rep.e2e_sum
         if rep.segment_kind == IDLE:
             continue
-        used += blocks_used(s, r, now)
         if rep.segment_kind == DECODING:
             count_decoded(s, r, steps_done(s, r, now))
+        if rep.is_silent:
+            continue
+        used += blocks_used(s, r, now)
         running += rep.num_running
         waiting += rep.num_waiting
         unprefilled += rep.unprefilled_tokens

@@ -61,7 +61,13 @@ class FleetOptions:
             duration_seconds=self.duration_seconds or traffic.duration_seconds,
             initial=initial,
             limits=limits,
-            settings=RunSettings(router=self.router or ROUTERS[0], engine=traffic.engine, clients=traffic.clients),
+            settings=RunSettings(
+                router=self.router or ROUTERS[0],
+                engine=traffic.engine,
+                clients=traffic.clients,
+                faults=traffic.faults,
+                seed=seed,
+            ),
             warm_cost_ratio=self.warm_cost_ratio,
             seed=seed,
         )

@@ -5,6 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from forecaster.plan import ReasonCode
+from simulator.lead_times import lead_time
 from training.closed_loop import ClosedLoopRun, PlayedPolicy
 from training.comparison import FIGURES, headline, is_best
 from training.decisions import Change, Decision, decision_log
@@ -181,7 +182,7 @@ def _parameters(run: ClosedLoopRun) -> str:
         ("profile", f"{profile.name}: {profile.gpus_per_replica} GPUs a replica"),
         ("KV cache", f"{profile.kv_blocks:,} blocks of {profile.block_size_tokens} tokens a replica"),
         ("replicas", f"{limits.initial_replicas} at the start (static:N has its N), at most {limits.max_replicas}"),
-        ("cold start, promotion", f"{limits.cold_start_seconds:g} s, {limits.promotion_seconds:g} s"),
+        ("cold start, promotion", f"{lead_time(limits.cold_start_seconds)}, {lead_time(limits.promotion_seconds)}"),
         ("c_w, cost of a warm replica", f"{run.config.warm_cost_ratio:g} of an active one"),
         ("plan every", f"{run.settings.plan_interval_seconds:g} s, on rows {_lag(run)} s old"),
         ("router", run.settings.router),

@@ -1,4 +1,4 @@
-"""A simulated run as Parquet files: requests, telemetry, plans and decisions, for whatever reads Parquet.
+"""A simulated run as Parquet files: requests, telemetry, plans, replicas, events, decisions.
 
 Each column is one line below: its name, Arrow type, unit, meaning, and where it comes from. Units and meanings go into
 the files, as metadata of the Arrow fields. What is not known is null.
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from forecaster.plan import CapacityPlan
 from forecaster.telemetry import SIGNALS, Floats, TelemetryWindow
 from simulator.engine_state import NONE, OUTCOMES
+from simulator.history import FleetEvents, ReplicaTimeline
+from simulator.lifecycle import PodState
 from simulator.requests import RequestTable
 from simulator.result import SimulationResult
 from training.decisions import Decision, decision_log
@@ -57,6 +59,7 @@ def _each(attribute: str) -> Callable[[Sequence[Any], slice], list[Any]]:
 _FLOAT, _COUNT, _SMALL, _WORD = pa.float64(), pa.int64(), pa.int32(), pa.string()
 _CLASS = pa.int8()
 _RATIOS = pa.list_(_FLOAT, 3)
+_STATES = [state.name.lower() for state in PodState]
 
 REQUEST_COLUMNS: tuple[Column[_Requests], ...] = (
     Column("arrival_seconds", _FLOAT, "s", "arrival, from the start", lambda r, at: r.table.arrival_seconds[at]),
@@ -113,6 +116,21 @@ DECISION_COLUMNS: tuple[Column[Sequence[Decision]], ...] = (
 )
 
 
+REPLICA_COLUMNS: tuple[Column[ReplicaTimeline], ...] = (
+    Column("at_seconds", _FLOAT, "s", "when its state changed, from the start", lambda t, at: t.at_seconds[at]),
+    Column("slot", _SMALL, "slot", "place that holds one pod after the other", lambda t, at: t.slot[at]),
+    Column("pod_id", _SMALL, "pod", "pods are numbered as they are ordered", lambda t, at: t.pod_id[at]),
+    Column("state", _WORD, "", "its state from then on", lambda t, at: [_STATES[code] for code in t.state[at]]),
+)
+
+EVENT_COLUMNS: tuple[Column[FleetEvents], ...] = (
+    Column("at_seconds", _FLOAT, "s", "when, from the start", lambda e, at: e.at_seconds[at]),
+    Column("kind", _WORD, "", "what happened", lambda e, at: e.kind[at].tolist()),
+    Column("slot", _SMALL, "slot", "to the pod in this slot; null: to the fleet", lambda e, at: _numbered(e.slot[at])),
+    Column("detail", _WORD, "", "further words", lambda e, at: e.detail[at].tolist()),
+)
+
+
 def write_run(result: SimulationResult, folder: Path) -> tuple[Path, ...]:
     """Return the files that now hold a run in `folder`, which is made if need be; files of these names are replaced.
 
@@ -124,10 +142,13 @@ def write_run(result: SimulationResult, folder: Path) -> tuple[Path, ...]:
     folder.mkdir(parents=True, exist_ok=True)
     ttft, tpot = latencies(result)
     requests = _Requests(run=result, table=result.requests, ttft_seconds=ttft, tpot_seconds=tpot)
+    timeline, events = result.timeline, result.events
     telemetry, plans, decisions = result.telemetry, result.plans, decision_log(result.plans).decisions
     return (
         write_table(folder / "requests.parquet", REQUEST_COLUMNS, requests, num_rows=result.requests.num_requests),
         write_table(folder / "telemetry.parquet", TELEMETRY_COLUMNS, telemetry, num_rows=telemetry.num_rows),
         write_table(folder / "plans.parquet", PLAN_COLUMNS, plans, num_rows=len(plans)),
+        write_table(folder / "replicas.parquet", REPLICA_COLUMNS, timeline, num_rows=timeline.at_seconds.size),
+        write_table(folder / "events.parquet", EVENT_COLUMNS, events, num_rows=events.at_seconds.size),
         write_table(folder / "decisions.parquet", DECISION_COLUMNS, decisions, num_rows=len(decisions)),
     )

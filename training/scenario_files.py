@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from forecaster.errors import ConfigError
 from simulator.clients import Clients
 from simulator.engine_options import EngineOptions
+from simulator.faults import Faults
 from simulator.lifecycle import FleetLimits
 from simulator.profiles import EngineProfile, profile_named
 from simulator.requests import RequestTable
@@ -74,6 +75,7 @@ class PlayableScenario:
     limits : FleetLimits
     engine : EngineOptions
     clients : Clients
+    faults : Faults
     events : tuple of AnnouncedEvent
         What the controller may know of before.
     past_seconds : float
@@ -89,6 +91,7 @@ class PlayableScenario:
     limits: FleetLimits
     engine: EngineOptions
     clients: Clients
+    faults: Faults
     events: tuple[AnnouncedEvent, ...]
     past_seconds: float = 0.0
     past_requests: RequestTable | None = None
@@ -160,7 +163,11 @@ class ScenarioFile:
                 max_replicas=fleet.max_replicas,
                 cold_start_seconds=fleet.cold_start_seconds,
                 promotion_seconds=fleet.promotion_seconds,
+                gpu_stock_replicas=fleet.gpu_stock_replicas,
+                drain_grace_seconds=inf if fleet.drain_grace_seconds is None else fleet.drain_grace_seconds,
+                warm_replicas_sleep=fleet.warm_replicas_sleep,
             ),
+            faults=content.faults,
             engine=content.engine,
             clients=content.clients,
             events=tuple(_event(part) for part in content.events),

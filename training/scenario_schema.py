@@ -7,6 +7,8 @@ from pydantic import Field, field_validator, model_validator
 
 from simulator.clients import Clients
 from simulator.engine_options import EngineOptions
+from simulator.faults import Faults
+from simulator.lead_times import Empirical, LogNormal
 from simulator.lifecycle import FleetLimits
 from simulator.profiles import DEFAULT_PROFILE, profile_named
 from simulator.workload.agents import Agents
@@ -129,8 +131,11 @@ class FleetPart(Part):
     profile: str = DEFAULT_PROFILE
     initial_replicas: int | None = Field(default=None, ge=1)
     max_replicas: int = Field(default=FleetLimits().max_replicas, ge=1, le=100_000)
-    cold_start_seconds: Seconds = FleetLimits().cold_start_seconds
-    promotion_seconds: Seconds = FleetLimits().promotion_seconds
+    cold_start_seconds: Seconds | LogNormal | Empirical = FleetLimits().cold_start_seconds
+    promotion_seconds: Seconds | LogNormal | Empirical = FleetLimits().promotion_seconds
+    gpu_stock_replicas: int | None = Field(default=None, ge=1)
+    drain_grace_seconds: Seconds | None = None
+    warm_replicas_sleep: bool = False
 
     @field_validator("profile")
     @classmethod
@@ -168,6 +173,7 @@ class ScenarioContent(Part):
     engine: EngineOptions = EngineOptions()
     clients: Clients = Clients()
     fleet: FleetPart = FleetPart()
+    faults: Faults = Faults()
     events: tuple[EventPart, ...] = ()
     primed: bool | PositiveSeconds = False
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from simulator.clients import Clients
 from simulator.engine_options import EngineOptions
+from simulator.faults import Faults
 from simulator.lifecycle import FleetLimits
 from simulator.profiles import DEFAULT_PROFILE
 from simulator.requests import RequestTable
@@ -31,6 +32,7 @@ class Traffic:
         But for `initial_replicas`.
     engine : EngineOptions
     clients : Clients
+    faults : Faults
     """
 
     name: str
@@ -42,6 +44,7 @@ class Traffic:
     limits: FleetLimits = field(default_factory=lambda: FleetLimits(initial_replicas=1))
     engine: EngineOptions = field(default_factory=EngineOptions)
     clients: Clients = field(default_factory=Clients)
+    faults: Faults = field(default_factory=Faults)
 
 
 def scenario_traffic(scenario: ScenarioFile, seed: int, *, shared: Path) -> Traffic:
@@ -65,4 +68,5 @@ def scenario_traffic(scenario: ScenarioFile, seed: int, *, shared: Path) -> Traf
         limits=playable.limits,
         engine=playable.engine,
         clients=playable.clients,
+        faults=playable.faults,
     )

@@ -96,7 +96,7 @@ class TestOut:
         result = simulate("--trace", trace, "--compare", "static:2,hpa", "--no-report", "--out", out)
         assert result.exit_code == 0, result.output
         for name in ("static-2", "hpa"):
-            assert f"run: {out / name} (requests, telemetry, plans, decisions)" in result.stdout
+            assert f"run: {out / name} (requests, telemetry, plans, replicas, events, decisions)" in result.stdout
             assert pq.read_metadata(out / name / "requests.parquet").num_rows == 200
 
     def test_a_folder_that_cannot_be_made_fails_in_a_line_after_the_table(self, trace):

@@ -20,7 +20,7 @@ from simulator.engine_state import (
 )
 from simulator.lifecycle import PodState
 
-EMPTY_STATES = (PodState.GONE, PodState.STARTING, PodState.WARM)
+EMPTY_STATES = (PodState.GONE, PodState.PENDING, PodState.STARTING, PodState.WARM)
 
 
 class Books:

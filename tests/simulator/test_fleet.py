@@ -103,7 +103,7 @@ class TestUnderRandomPlans:
             fleet.advance(min(fleet.now + steps[i % len(steps)], RUN_SECONDS))
             check_fleet(fleet)
             i += 1
-        assert sum(fleet.pods.replica_seconds.values()) == len(fleet.pods.states) * fleet.now
+        assert sum(fleet.pods.replica_seconds(fleet.now).values()) == len(fleet.pods.states) * fleet.now
 
     @settings(max_examples=40, deadline=None, derandomize=True)
     @given(seed=st.integers(0, 10_000), plans=st.lists(orders(), min_size=1, max_size=12))
@@ -207,8 +207,8 @@ class TestPods:
         fleet = self.fleet()
         self.order(fleet, 4)
         fleet.advance(10.0)
-        assert fleet.pods.replica_seconds[PodState.STARTING] == 2 * 3.0
-        assert fleet.pods.replica_seconds[PodState.SERVING] == 2 * 10.0 + 2 * 7.0
+        assert fleet.pods.replica_seconds(fleet.now)[PodState.STARTING] == 2 * 3.0
+        assert fleet.pods.replica_seconds(fleet.now)[PodState.SERVING] == 2 * 10.0 + 2 * 7.0
 
     def test_plan_beyond_the_limit_is_cut_to_it(self):
         fleet = self.fleet()

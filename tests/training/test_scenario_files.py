@@ -361,4 +361,4 @@ class TestBadFiles:
 
 def test_the_schema_names_every_top_level_key():
     keys = {"description", "duration_seconds", "traffic", "changes", "priority_shares", "engine", "clients", "fleet"}
-    assert set(scenario_schema()["properties"]) == keys | {"events", "primed"}
+    assert set(scenario_schema()["properties"]) == keys | {"events", "faults", "primed"}
