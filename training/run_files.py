@@ -58,7 +58,7 @@ def _each(attribute: str) -> Callable[[Sequence[Any], slice], list[Any]]:
 
 _FLOAT, _COUNT, _SMALL, _WORD = pa.float64(), pa.int64(), pa.int32(), pa.string()
 _CLASS = pa.int8()
-_RATIOS = pa.list_(_FLOAT, 3)
+_RATIOS = pa.list_(_FLOAT)
 _STATES = [state.name.lower() for state in PodState]
 
 REQUEST_COLUMNS: tuple[Column[_Requests], ...] = (
