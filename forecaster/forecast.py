@@ -18,6 +18,8 @@ HEADLINE_HORIZON_SECONDS = 30.0
 """The horizon that is shown, and at which TTFT is foretold: about what a replica takes to start at best."""
 TARGETS: tuple[str, ...] = (KV_BLOCKS, PREFILL, DEMAND)
 """Each is a maximum over (t, t+h]: of 1-s values of offered KV blocks and demand, of 5-s means of prefill tokens/s."""
+MAX_EXTRAPOLATION = 4.0
+"""Horizons up to this many times the longest trained one are extrapolated, longer ones answered as that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,35 @@ def repaired_quantiles(raw: Floats) -> tuple[Floats, bool]:
         raise ValueError(f"forecast holds NaN or infinite values: {raw.tolist()}")
     fixed = np.maximum.accumulate(np.maximum.accumulate(np.maximum(raw, 0.0), axis=1), axis=0)
     return fixed, bool((fixed != raw).any())
+
+
+def horizon_weights(trained_seconds: tuple[float, ...], wanted_seconds: tuple[float, ...]) -> Floats:
+    """Return how much of each trained horizon makes a wanted one, shape (n_wanted, n_trained); rows sum to 1.
+
+    Raises
+    ------
+    ValueError
+        If a wanted horizon is not positive.
+
+    Examples
+    --------
+    >>> horizon_weights((5.0, 20.0), (10.0, 40.0)).round(6).tolist()
+    [[0.5, 0.5], [-0.5, 1.5]]
+    """
+    wanted = np.array(wanted_seconds, dtype=np.float64)
+    if not (wanted > 0).all():
+        raise ValueError(f"horizons_seconds must be > 0, got {wanted_seconds}")
+    weights = np.zeros((wanted.size, len(trained_seconds)))
+    if len(trained_seconds) == 1:
+        return weights + 1.0
+    known = np.log(trained_seconds)
+    at = np.log(np.clip(wanted, trained_seconds[0], trained_seconds[-1] * MAX_EXTRAPOLATION))
+    lower = np.clip(np.searchsorted(known, at, side="right") - 1, 0, known.size - 2)
+    upper_share = (at - known[lower]) / (known[lower + 1] - known[lower])
+    rows = np.arange(wanted.size)
+    weights[rows, lower] = 1.0 - upper_share
+    weights[rows, lower + 1] = upper_share
+    return weights
 
 
 class Forecaster(Protocol):

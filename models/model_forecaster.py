@@ -6,7 +6,7 @@ import numpy as np
 
 from forecaster.errors import InsufficientHistoryError
 from forecaster.features import FEATURE_SCHEMA, SCALE_FEATURES, scale_name
-from forecaster.forecast import QuantileForecast, repaired_quantiles
+from forecaster.forecast import QuantileForecast, horizon_weights, repaired_quantiles
 from forecaster.telemetry import Floats
 from models.artifact import ModelArtifact
 from models.forest import Forest
@@ -17,17 +17,14 @@ MODEL_FEATURES: tuple[str, ...] = tuple(name for name in FEATURE_SCHEMA.names if
 
 MODEL_COLUMNS = np.array([FEATURE_SCHEMA.index[name] for name in MODEL_FEATURES])
 
-MAX_EXTRAPOLATION = 4.0
-"""Horizons up to this many times the longest trained one are extrapolated, longer ones answered as that."""
-
 
 class ModelForecaster:
     """Forecasts of an artefact; raises where it cannot, so wrap it in `DemandForecaster`.
 
     The boosters give log(maximum / trailing mean) at the trained horizons. Between those, quantiles are linear in the
     logarithm of the horizon, the rate at which a maximum of light-tailed noise grows; beyond the longest the last
-    slope goes on, up to `MAX_EXTRAPOLATION`; below the shortest its forecast stands, since a maximum over less time
-    is no larger.
+    slope goes on, up to `forecaster.forecast.MAX_EXTRAPOLATION`; below the shortest its forecast stands, since a
+    maximum over less time is no larger.
     """
 
     def __init__(self, artifact: ModelArtifact) -> None:
@@ -74,32 +71,3 @@ class ModelForecaster:
         if horizons_seconds not in self._weights:
             self._weights[horizons_seconds] = horizon_weights(self.artifact.horizons_seconds, horizons_seconds)
         return self._weights[horizons_seconds]
-
-
-def horizon_weights(trained_seconds: tuple[float, ...], wanted_seconds: tuple[float, ...]) -> Floats:
-    """Return how much of each trained horizon makes a wanted one, shape (n_wanted, n_trained); rows sum to 1.
-
-    Raises
-    ------
-    ValueError
-        If a wanted horizon is not positive.
-
-    Examples
-    --------
-    >>> horizon_weights((5.0, 20.0), (10.0, 40.0)).round(6).tolist()
-    [[0.5, 0.5], [-0.5, 1.5]]
-    """
-    wanted = np.array(wanted_seconds, dtype=np.float64)
-    if not (wanted > 0).all():
-        raise ValueError(f"horizons_seconds must be > 0, got {wanted_seconds}")
-    weights = np.zeros((wanted.size, len(trained_seconds)))
-    if len(trained_seconds) == 1:
-        return weights + 1.0
-    known = np.log(trained_seconds)
-    at = np.log(np.clip(wanted, trained_seconds[0], trained_seconds[-1] * MAX_EXTRAPOLATION))
-    lower = np.clip(np.searchsorted(known, at, side="right") - 1, 0, known.size - 2)
-    upper_share = (at - known[lower]) / (known[lower + 1] - known[lower])
-    rows = np.arange(wanted.size)
-    weights[rows, lower] = 1.0 - upper_share
-    weights[rows, lower + 1] = upper_share
-    return weights

@@ -11,6 +11,7 @@ import numpy as np
 from forecaster.config import PlannerConfig
 from forecaster.features import FeatureStream
 from forecaster.forecast import HEADLINE_HORIZON_SECONDS, Forecaster, QuantileForecast
+from forecaster.online import OnlineForecaster
 from forecaster.plan import CapacityPlan, PlanInput, Reason, ReasonCode
 from forecaster.planner import plan
 from forecaster.telemetry import FleetState, TelemetryWindow
@@ -28,10 +29,9 @@ class ForeshockPolicy:
 
     def __init__(self, config: PlannerConfig, forecaster: Forecaster) -> None:
         self.config = config
-        self.forecaster = forecaster
+        self.online = OnlineForecaster(forecaster, config.capacity)
         self.previous: CapacityPlan | None = None
         self._stream = FeatureStream(config.capacity)
-        self._features: np.ndarray | None = None
         self._num_rows = 0
         self._last_row_at = float("-inf")
 
@@ -41,7 +41,9 @@ class ForeshockPolicy:
         for i in range(first, telemetry.num_rows):
             self._num_rows += 1
             self._last_row_at = float(telemetry.row_at[i])
-            self._features = self._stream.update(self._last_row_at, telemetry.values[i])
+            features = self._stream.update(self._last_row_at, telemetry.values[i])
+            if self._num_rows >= MIN_HISTORY_ROWS:
+                self.online.observe(features, row_at=self._last_row_at)
 
     def decide(self, *, now: float, telemetry: TelemetryWindow, fleet: FleetState) -> CapacityPlan:
         """Return the planner's plan for `now`."""
@@ -57,17 +59,11 @@ class ForeshockPolicy:
         return self.previous
 
     def _forecast(self, now: float, fleet: FleetState) -> QuantileForecast | None:
-        if self._features is None or self._num_rows < MIN_HISTORY_ROWS:
-            return None
         interval = self.config.plan_interval_seconds
         promotion, ready = fleet.time_to_promote_seconds + interval, fleet.time_to_ready_seconds + interval
-        horizons = tuple(sorted({promotion, HEADLINE_HORIZON_SECONDS, ready}))
-        try:
-            return self.forecaster.forecast(self._features, made_at=now, horizons_seconds=horizons)
-        except (
-            Exception
-        ):  # whatever a forecaster does wrong, the fleet is planned for: on what was seen, and it says so
-            return None
+        return self.online.forecast(
+            made_at=now, horizons_seconds=tuple(sorted({promotion, HEADLINE_HORIZON_SECONDS, ready}))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from tiny_artifact import HORIZONS, TINY_ARTIFACT, feature_rows
 
 from forecaster.errors import InsufficientHistoryError
 from forecaster.features import FEATURE_SCHEMA, SCALE_FEATURES, scale_name
-from forecaster.forecast import DEMAND, LEVELS, TARGETS
+from forecaster.forecast import DEMAND, LEVELS, MAX_EXTRAPOLATION, TARGETS, horizon_weights
 from models.forest import Forest
-from models.model_forecaster import MAX_EXTRAPOLATION, MODEL_COLUMNS, MODEL_FEATURES, ModelForecaster, horizon_weights
+from models.model_forecaster import MODEL_COLUMNS, MODEL_FEATURES, ModelForecaster
 
 FORECASTER = ModelForecaster(TINY_ARTIFACT)
 
