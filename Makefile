@@ -8,7 +8,7 @@ ARGS ?=
 # The threads of BLAS and OpenMP would fight with pytest's workers for two cores.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help run test check model profiles bench-simulator lock clean
+.PHONY: help run test check model profiles bench-simulator bench-forecast lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -39,6 +39,10 @@ profiles:  ## fit the step times of simulator/profiles.py to the public calibrat
 bench-simulator:  ## speed, agreement with two other simulators, determinism (needs the public data)
 	@.ci/venv run
 	@PYTHONPATH=. $(BIN)/python benchmarks/bench_simulator.py
+
+bench-forecast:  ## the forecast beside five trivial ones, real (needs the public data) and generated traffic apart, and its cost
+	@.ci/venv run
+	@PYTHONPATH=. $(BIN)/python benchmarks/bench_forecast.py $(ARGS)
 
 lock:  ## resolve pyproject.toml again into requirements/*.lock (needs uv)
 	@printf 'setuptools\n' > /tmp/foreshock-build.in

@@ -242,15 +242,14 @@ class _Horizon:
         if said.model is not None and np.isfinite(said.model).all():
             self._model_residuals[..., self._num_model_outcomes % MEMORY_OUTCOMES] = logs[:, None] - said.model
             self._num_model_outcomes += 1
-            self._model_offsets = self._shrunken_offsets()
+            self._model_offsets = self._ramped_offsets()
         self._judge(said.experts, outcome)
 
-    def _shrunken_offsets(self) -> Floats:
-        """Return the model's offset at each level, nearer 0 the less has been seen: it came calibrated."""
+    def _ramped_offsets(self) -> Floats:
+        """Return the model's offset at each level; it came calibrated, so its first few outcomes count in part."""
         seen = min(self._num_model_outcomes, MEMORY_OUTCOMES)
         every = conformal_quantiles(self._model_residuals[..., :seen], self._levels)
-        own = np.diagonal(every, axis1=1, axis2=2)
-        return np.asarray(own * seen / (seen + 3.0 * FIRST_OUTCOMES))
+        return np.asarray(np.diagonal(every, axis1=1, axis2=2) * min(seen / (3.0 * FIRST_OUTCOMES), 1.0))
 
     def _judge(self, experts: Floats, outcome: Floats) -> None:
         """Add the pinball losses; an expert that said nothing is charged the mean of those that did."""

@@ -41,6 +41,8 @@ class OnlineForecaster:
     Attributes
     ----------
     ensemble : OnlineEnsemble
+    said : ndarray of shape (n_targets, n_horizons, n_levels), or None
+        What the forecaster said at the last row by itself, at `HORIZONS_ROWS`.
     problem : str
         What the forecaster raised at the last row, empty if nothing.
     """
@@ -49,6 +51,7 @@ class OnlineForecaster:
         floors = floors_for(capacity)
         self.forecaster = forecaster
         self.ensemble = OnlineEnsemble([floors[target] for target in TARGETS], horizons_rows=HORIZONS_ROWS)
+        self.said: Floats | None = None
         self.problem = ""
         self._reason = ""
         self._quantiles: Floats | None = None
@@ -62,8 +65,8 @@ class OnlineForecaster:
         ValueError
             If it is not later than the one before.
         """
-        said = self._said(features, row_at)
-        self._quantiles = self.ensemble.update(round(row_at), loads_of(features), said)
+        self.said = self._said(features, row_at)
+        self._quantiles = self.ensemble.update(round(row_at), loads_of(features), self.said)
 
     def forecast(self, *, made_at: float, horizons_seconds: Sequence[float]) -> QuantileForecast | None:
         """Return the forecast from the last row on at the given horizons; None if nothing is known yet."""
