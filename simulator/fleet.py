@@ -1,7 +1,7 @@
 """A simulated fleet under one policy: the engine, the pods and the telemetry, a tick at a time."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf
 from typing import Protocol
 
@@ -253,13 +253,16 @@ class Fleet:
         """Return the outcome; what is still running gets `drain_seconds` to finish first, uncosted."""
         run_until(self._state, self.now, self.now + self.settings.drain_seconds)
         record = self._state.request
+        num_attempts = record["num_attempts"].astype(np.int32)
         return SimulationResult(
-            requests=self.requests,
+            requests=replace(self.requests, output_tokens=record["output_tokens"].astype(np.int64)),
             profile=self.profile,
+            arrival_at=np.where(num_attempts > 0, record["arrival_at"], np.nan),
             first_token_at=record["first_token_at"].copy(),
             finished_at=record["finished_at"].copy(),
             outcome=record["outcome"].copy(),
             served_by=record["served_by"].copy(),
+            num_attempts=num_attempts,
             num_preemptions=record["num_preemptions"].copy(),
             telemetry=TelemetryWindow(
                 deployment="simulated",

@@ -116,7 +116,6 @@ def _happen(s: EngineState, now: float) -> None:
         _arrive(s, request, now)
     elif kind == GIVE_UP:
         if q.outcome == UNFINISHED:
-            q.num_attempts = s.fleet[0].max_attempts  # no further one
             if q.place == NOWHERE:
                 settle(s, request, TIMED_OUT, now)
             else:

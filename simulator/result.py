@@ -21,13 +21,19 @@ class SimulationResult:
     Attributes
     ----------
     requests : RequestTable
+        What was asked; answers that max_model_len cut have the length they got.
     profile : EngineProfile
+    arrival_at : ndarray of float64, shape (n,), seconds from the start
+        When its first attempt arrived: of a request that follows another the run decides, not the table. NaN if it has
+        not, because what it follows has not ended.
     first_token_at, finished_at : ndarray of float64, shape (n,), seconds from the start
-        NaN where it never came.
+        Of the attempt that was served; NaN where it never came.
     outcome : ndarray of int8, shape (n,)
-        0 unfinished, 1 finished, 2 shed.
+        A place in `simulator.engine_state.OUTCOMES`.
     served_by : ndarray of int32, shape (n,)
         Replica slot, -1 if none.
+    num_attempts : ndarray of int32, shape (n,)
+        More than one: retries. 0 if it has not arrived.
     num_preemptions : ndarray of int32, shape (n,)
     telemetry : TelemetryWindow
         One row a second; row_at is seconds from the start of the run.
@@ -44,10 +50,12 @@ class SimulationResult:
 
     requests: RequestTable
     profile: EngineProfile
+    arrival_at: NDArray[np.float64]
     first_token_at: NDArray[np.float64]
     finished_at: NDArray[np.float64]
     outcome: NDArray[np.int8]
     served_by: NDArray[np.int32]
+    num_attempts: NDArray[np.int32]
     num_preemptions: NDArray[np.int32]
     telemetry: TelemetryWindow
     plans: tuple[CapacityPlan, ...]
@@ -60,10 +68,12 @@ class SimulationResult:
     def to_bytes(self) -> bytes:
         """Return the run's outcome as bytes: equal for two runs if and only if they went the same way."""
         parts = (
+            self.arrival_at,
             self.first_token_at,
             self.finished_at,
             self.outcome,
             self.served_by,
+            self.num_attempts,
             self.num_preemptions,
             self.telemetry.values,
             np.array([self.replica_seconds[state] for state in PodState]),

@@ -249,9 +249,10 @@ class Lockstep:
     def played(self) -> tuple[PlayedPolicy, ...]:
         """Return the policies' figures over the requests that have arrived; this ends the run."""
         reached = self.reached_seconds
-        return tuple(
-            _scored(self.run, name, _arrived_by(fleet.result(), reached)) for name, fleet in self.fleets.items()
-        )
+        results = {name: fleet.result() for name, fleet in self.fleets.items()}
+        if reached < self.run.duration_seconds:
+            results = {name: _arrived_by(result, reached) for name, result in results.items()}
+        return tuple(_scored(self.run, name, result) for name, result in results.items())
 
 
 def _limits(run: ClosedLoopRun, policy_name: str) -> FleetLimits:
@@ -264,16 +265,9 @@ def _scored(run: ClosedLoopRun, policy_name: str, result: SimulationResult) -> P
 
 
 def _arrived_by(result: SimulationResult, reached_seconds: float) -> SimulationResult:
-    """Return a result without the requests that arrived after `reached_seconds`."""
-    arrived = result.requests.arrival_seconds <= reached_seconds
-    if arrived.all():
-        return result
-    return replace(
-        result,
-        requests=selected(result.requests, arrived),
-        first_token_at=result.first_token_at[arrived],
-        finished_at=result.finished_at[arrived],
-        outcome=result.outcome[arrived],
-        served_by=result.served_by[arrived],
-        num_preemptions=result.num_preemptions[arrived],
-    )
+    """Return a result without the requests that had not arrived at `reached_seconds`."""
+    with np.errstate(invalid="ignore"):
+        arrived = result.arrival_at <= reached_seconds
+    columns = ("arrival_at", "first_token_at", "finished_at", "outcome", "served_by", "num_attempts", "num_preemptions")
+    kept = {name: getattr(result, name)[arrived] for name in columns}
+    return replace(result, requests=selected(result.requests, arrived), **kept)

@@ -38,7 +38,7 @@ class _Requests:
     tpot_seconds: Floats
 
     def e2e_seconds(self, at: slice) -> Floats:
-        return self.run.finished_at[at] - self.table.arrival_seconds[at]
+        return self.run.finished_at[at] - self.run.arrival_at[at]
 
 
 def _outcome_words(codes: NDArray[np.int8]) -> pa.Array:
@@ -62,17 +62,19 @@ _RATIOS = pa.list_(_FLOAT)
 _STATES = [state.name.lower() for state in PodState]
 
 REQUEST_COLUMNS: tuple[Column[_Requests], ...] = (
-    Column("arrival_seconds", _FLOAT, "s", "arrival, from the start", lambda r, at: r.table.arrival_seconds[at]),
+    Column("arrival_seconds", _FLOAT, "s", "arrival in the table", lambda r, at: r.table.arrival_seconds[at]),
     Column("prompt_tokens", _COUNT, "tokens", "length of the prompt", lambda r, at: r.table.prompt_tokens[at]),
     Column("output_tokens", _COUNT, "tokens", "length of the answer", lambda r, at: r.table.output_tokens[at]),
     Column("priority", _CLASS, "class", "0 batch, 1 normal, 2 core", lambda r, at: r.table.priority[at]),
     Column("follows", _COUNT, "row", "row whose end it waits for", lambda r, at: _numbered(r.table.follows[at])),
     Column("think_seconds", _FLOAT, "s", "from that end to its arrival", lambda r, at: r.table.think_seconds[at]),
-    Column("ttft_seconds", _FLOAT, "s", "arrival to first token", lambda r, at: r.ttft_seconds[at]),
-    Column("e2e_seconds", _FLOAT, "s", "arrival to last token", lambda r, at: r.e2e_seconds(at)),
+    Column("arrival_at", _FLOAT, "s", "first attempt's arrival, from the start", lambda r, at: r.run.arrival_at[at]),
+    Column("ttft_seconds", _FLOAT, "s", "arrival_at to first token", lambda r, at: r.ttft_seconds[at]),
+    Column("e2e_seconds", _FLOAT, "s", "arrival_at to last token", lambda r, at: r.e2e_seconds(at)),
     Column("tpot_seconds", _FLOAT, "s", "mean per output token after the first", lambda r, at: r.tpot_seconds[at]),
     Column("outcome", _OUTCOME, "", "what became of it", lambda r, at: _outcome_words(r.run.outcome[at])),
     Column("served_by", _SMALL, "slot", "replica that had it", lambda r, at: _numbered(r.run.served_by[at])),
+    Column("num_attempts", _SMALL, "1", "times it was sent; 0: not at all", lambda r, at: r.run.num_attempts[at]),
     Column("num_preemptions", _SMALL, "1", "times it lost its KV blocks", lambda r, at: r.run.num_preemptions[at]),
 )
 

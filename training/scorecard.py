@@ -23,8 +23,9 @@ class Scorecard:
     ----------
     policy : str
     num_requests, shed_requests, unfinished_requests, preemptions, scaling_actions : int
+        Of requests that arrived in the costed time, each counted once, from its first attempt.
     attainment_ratio : float
-        Share of all requests that arrived that met both targets; shed and unfinished ones are misses.
+        Share of them that met both targets; shed and unfinished ones are misses.
     attainment_ratio_by_priority : tuple of float
         The same for batch, normal and core requests; NaN where there were none.
     ttft_p50_seconds, ttft_p95_seconds, ttft_p99_seconds, tpot_p50_seconds, tpot_p95_seconds : float
@@ -53,15 +54,21 @@ class Scorecard:
 
 
 def score(result: SimulationResult, *, policy: str, slo: Slo, warm_cost_ratio: float) -> Scorecard:
-    """Return the scorecard of a run."""
-    met = requests_within_slo(result, slo)
-    ttft, tpot = latencies(result)
+    """Return the scorecard of a run.
+
+    Followers that arrive while the last requests are given time to finish, or not at all, are no part of it.
+    """
+    with np.errstate(invalid="ignore"):
+        counted = result.arrival_at <= result.costed_seconds
+    met = requests_within_slo(result, slo)[counted]
+    ttft, tpot = (seconds[counted] for seconds in latencies(result))
+    priority, outcome = result.requests.priority[counted], result.outcome[counted]
     hours = replica_hours(result, warm_cost_ratio)
     return Scorecard(
         policy=policy,
-        num_requests=result.requests.num_requests,
+        num_requests=int(counted.sum()),
         attainment_ratio=_mean(met),
-        attainment_ratio_by_priority=tuple(_mean(met[result.requests.priority == k]) for k in range(3)),
+        attainment_ratio_by_priority=tuple(_mean(met[priority == k]) for k in range(3)),
         ttft_p50_seconds=_quantile(ttft, 0.5),
         ttft_p95_seconds=_quantile(ttft, 0.95),
         ttft_p99_seconds=_quantile(ttft, 0.99),
@@ -70,9 +77,9 @@ def score(result: SimulationResult, *, policy: str, slo: Slo, warm_cost_ratio: f
         replica_hours=hours,
         gpu_hours=hours * result.profile.gpus_per_replica,
         warm_cost_ratio=warm_cost_ratio,
-        preemptions=int(result.num_preemptions.sum()),
-        shed_requests=int((result.outcome == SHED).sum()),
-        unfinished_requests=int(((result.outcome != SHED) & (result.outcome != FINISHED)).sum()),
+        preemptions=int(result.num_preemptions[counted].sum()),
+        shed_requests=int((outcome == SHED).sum()),
+        unfinished_requests=int(((outcome != SHED) & (outcome != FINISHED)).sum()),
         scaling_actions=result.num_actions,
     )
 
@@ -80,9 +87,10 @@ def score(result: SimulationResult, *, policy: str, slo: Slo, warm_cost_ratio: f
 def latencies(result: SimulationResult) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return TTFT and TPOT of every request in seconds, each of shape (n,), NaN where it has none.
 
-    TTFT counts from arrival; TPOT is the mean time per output token after the first, NaN for one-token answers.
+    TTFT counts from the arrival of the first attempt. TPOT is the mean time per output token after the first, NaN for
+    one-token answers.
     """
-    ttft = result.first_token_at - result.requests.arrival_seconds
+    ttft = result.first_token_at - result.arrival_at
     further = result.requests.output_tokens - 1
     with np.errstate(invalid="ignore", divide="ignore"):
         tpot = np.where(further > 0, (result.finished_at - result.first_token_at) / further, np.nan)

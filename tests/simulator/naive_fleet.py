@@ -140,9 +140,7 @@ class NaiveFleet:
         elif sequence.outcome != "unfinished":
             return
         elif kind == "give up":
-            is_anywhere = self._is_held(sequence)
-            sequence.num_attempts = self.clients.max_attempts
-            if is_anywhere:
+            if self._is_held(sequence):
                 self._hang_up(sequence, now)
             else:
                 self._settle(sequence, "timed_out", now)

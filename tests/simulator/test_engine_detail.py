@@ -327,8 +327,9 @@ class TestByHand:
     def test_user_is_gone_at_the_deadline_whatever_has_come(self):
         requests = RequestTable.from_columns(np.array([0.5]), np.array([8]), np.array([400]))
         requests = replace(requests, output_tokens=np.array([380]))
-        s = self.run(requests, clients=Clients(deadline_seconds=2.0))
+        s = self.run(requests, clients=Clients(deadline_seconds=2.0, max_attempts=5))
         assert OUTCOMES[s.request["outcome"][0]] == "timed_out"
+        assert s.request["num_attempts"][0] == 1
 
     def test_important_requests_are_admitted_first_and_preempted_last(self):
         options = EngineOptions(scheduling_policy="priority")

@@ -70,7 +70,8 @@ def test_another_process_gives_the_same_bytes():
 def test_anything_that_went_otherwise_changes_the_bytes():
     result = run(20)
     before = result.to_bytes()
-    for name in ("first_token_at", "finished_at", "outcome", "served_by", "num_preemptions"):
+    columns = ("arrival_at", "first_token_at", "finished_at", "outcome", "served_by", "num_attempts", "num_preemptions")
+    for name in columns:
         column = getattr(result, name)
         kept = column[7]
         column[7] = 1 if name == "outcome" and kept != 1 else 2

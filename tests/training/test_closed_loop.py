@@ -18,6 +18,7 @@ from training.closed_loop import (
     sensible_initial_replicas,
     servable_requests,
 )
+from training.scorecard import latencies
 
 PROFILE = profile_named(DEFAULT_PROFILE)
 
@@ -137,3 +138,43 @@ class TestLockstepLeftEarly:
             assert part.result.first_token_at.size == 121
             assert part.scorecard.unfinished_requests == 0
             assert part.result.costed_seconds == 6.0
+
+
+class TestRequestsThatFollowOthers:
+    def a_user(self, *, num_requests=6, think_seconds=4.0):
+        """Return a run of one user, who asks the same again `think_seconds` after each answer."""
+        n = np.arange(num_requests)
+        requests = RequestTable.from_columns(
+            think_seconds * n,
+            np.full(num_requests, 900),
+            np.full(num_requests, 60),
+            follows=n - 1,
+            think_seconds=np.where(n > 0, think_seconds, 0.0),
+        )
+        return closed_loop_run("user", requests, profile=PROFILE, policies=("static:1",), duration_seconds=30.0)
+
+    def test_ttft_counts_neither_think_time_nor_the_life_of_the_predecessor(self):
+        (part,) = compare(self.a_user(), make_policy=make_policy)
+        ttft, _ = latencies(part.result)
+        assert ttft == pytest.approx(np.full(6, ttft[0]))  # the fleet is idle whenever the user asks
+        assert part.scorecard.ttft_p99_seconds == pytest.approx(ttft[0])
+        assert part.scorecard.attainment_ratio == 1.0
+        waits = part.result.arrival_at[1:] - part.result.finished_at[:-1]
+        assert waits == pytest.approx(np.full(5, 4.0))
+
+    def test_those_that_arrive_after_the_end_do_not_count(self):
+        run = self.a_user()
+        (whole,) = compare(run, make_policy=make_policy)
+        last_arrival = whole.result.arrival_at[-1]
+        assert last_arrival > run.requests.arrival_seconds[-1] + 1
+        (part,) = compare(replace(run, duration_seconds=float(int(last_arrival))), make_policy=make_policy)
+        assert part.scorecard.num_requests == 5
+
+    def test_a_lockstep_left_early_has_only_those_that_had_arrived(self):
+        lockstep = Lockstep(self.a_user(), make_policy=make_policy)
+        for now in lockstep:
+            if now >= 8.0:
+                break
+        (part,) = lockstep.played()
+        (whole,) = compare(self.a_user(), make_policy=make_policy)
+        assert part.result.requests.num_requests == (whole.result.arrival_at <= 8.0).sum() == 2  # the table says 3

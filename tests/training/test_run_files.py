@@ -46,10 +46,12 @@ def test_requests_are_those_of_the_result(result, folder):
     assert {"finished", "shed"} <= set(table["outcome"])
     for name, expected in (
         ("arrival_seconds", result.requests.arrival_seconds),
+        ("arrival_at", result.arrival_at),
+        ("num_attempts", result.num_attempts),
         ("prompt_tokens", result.requests.prompt_tokens),
         ("ttft_seconds", ttft),
         ("tpot_seconds", tpot),
-        ("e2e_seconds", result.finished_at - result.requests.arrival_seconds),
+        ("e2e_seconds", result.finished_at - result.arrival_at),
         ("num_preemptions", result.num_preemptions),
     ):
         np.testing.assert_array_equal(table[name], expected, err_msg=name)

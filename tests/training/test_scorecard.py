@@ -18,18 +18,20 @@ SLO = Slo(ttft_seconds=0.8, tpot_seconds=0.1)
 PROFILE = profile_named("llama-3.1-70b-h100-tp4")
 
 
-def result_of(*rows, replica_seconds=None, num_actions=0):
-    """Return a result of requests that arrive at 0: (prompt, output, priority, outcome, TTFT, TPOT)."""
+def result_of(*rows, arrival_at=None, replica_seconds=None, num_actions=0):
+    """Return a result of requests that arrive at 0 unless told: (prompt, output, priority, outcome, TTFT, TPOT)."""
     columns = list(zip(*rows, strict=True)) or [()] * 6
     prompt, output, priority, outcome, ttft, tpot = (np.array(column, dtype=np.float64) for column in columns)
     seconds = dict.fromkeys(PodState, 0.0) | (replica_seconds or {})
     return SimulationResult(
         requests=RequestTable.from_columns(np.zeros(prompt.size), prompt, output, priority=priority.astype(np.int8)),
         profile=PROFILE,
+        arrival_at=np.zeros(prompt.size) if arrival_at is None else np.array(arrival_at),
         first_token_at=ttft,
         finished_at=np.where(output > 1, ttft + tpot * (output - 1), ttft),
         outcome=outcome.astype(np.int8),
         served_by=np.zeros(prompt.size, dtype=np.int32),
+        num_attempts=np.ones(prompt.size, dtype=np.int32),
         num_preemptions=np.arange(prompt.size, dtype=np.int32),
         telemetry=TelemetryWindow(
             deployment="simulated", row_at=np.zeros(0), values=np.zeros((0, len(SIGNALS))), seen_at=np.zeros(0)
@@ -119,6 +121,12 @@ class TestScore:
         card = self.card(*self.rows, num_actions=9)
         assert (card.policy, card.num_requests, card.shed_requests, card.unfinished_requests) == ("mine", 5, 1, 1)
         assert (card.preemptions, card.scaling_actions) == (0 + 1 + 2 + 3 + 4, 9)
+
+    def test_requests_that_arrive_after_the_costed_time_or_never_do_not_count(self):
+        rows = [(100, 10, 1, FINISHED, 3600.4, 0.01), (100, 10, 1, FINISHED, 3600.5, 0.01), (9, 9, 1, 0, nan, nan)]
+        card = self.card(*rows, arrival_at=(3600.0, 3600.1, nan))
+        assert (card.num_requests, card.attainment_ratio, card.unfinished_requests) == (1, 1.0, 0)
+        assert card.ttft_p99_seconds == pytest.approx(0.4)
 
     def test_quantiles_are_of_the_served(self):
         card = self.card(*self.rows)
