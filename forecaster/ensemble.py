@@ -17,13 +17,14 @@ the loss is a discounted mean relative to the best expert's, so that no scale ha
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import isnan, nan
 
 import numpy as np
 
 from forecaster.features.memory import Ewma
 from forecaster.features.windows import RollingMax, RollingMean
 from forecaster.forecast import LEVELS
+from forecaster.season import Season
 from forecaster.telemetry import Floats
 
 LEARN_EVERY_ROWS = 5
@@ -61,6 +62,8 @@ _CENTRES: tuple[tuple[str, bool], ...] = (
     ("ewma_199", _LOG),  # weight 0.01
     ("ewma_199", _ADD),
     ("max_60", _LOG),
+    ("season", _LOG),  # the mean of the maxima that past seasons had in their place
+    ("season", _ADD),
 )
 CENTRES: tuple[str, ...] = tuple(f"{name} {'+' if is_added else 'x'}" for name, is_added in _CENTRES)
 EXPERTS: tuple[str, ...] = (*CENTRES, "model", "model, conformal")
@@ -123,14 +126,14 @@ class OnlineEnsemble:
         self._row = row
         floored = np.maximum(loads, self.floors)
         self._ring[row % _RING_ROWS] = floored
-        centres = np.array([one.update(value) for one, value in zip(self._centres, floored.tolist(), strict=True)])
-        centres = np.log(np.maximum(centres, self.floors[:, None]))
+        for one, value in zip(self._centres, floored.tolist(), strict=True):
+            one.update(value)
         is_warm = row - self._first_row >= WARM_UP_ROWS
         said = [
             horizon.update(
                 row,
                 self._ring,
-                centres,
+                np.log(np.maximum([one.at(horizon.rows) for one in self._centres], self.floors[:, None])),
                 None if model is None else np.log(np.maximum(model[:, i], self.floors[:, None])),
                 floors=self.floors,
                 is_warm=is_warm,
@@ -149,15 +152,23 @@ class _Centres:
     """The centres of one target, in the order of `CENTRES`."""
 
     def __init__(self) -> None:
-        self._last = float("nan")
+        self._last = nan
         self._mean, self._max = RollingMean(60), RollingMax(60)
         self._fast, self._slow = Ewma(39), Ewma(199)
+        self._season = Season()
+        self._values: list[float] = []
 
-    def update(self, value: float) -> list[float]:
+    def update(self, value: float) -> None:
         if not isnan(value):
             self._last = value
         mean, fast, slow = self._mean.update(value), self._fast.update(value), self._slow.update(value)
-        return [1.0, self._last, mean, mean, fast, slow, slow, self._max.update(value)]
+        self._season.update(value)
+        self._values = [1.0, self._last, mean, mean, fast, slow, slow, self._max.update(value)]
+
+    def at(self, rows: int) -> list[float]:
+        """Return them for a horizon."""
+        season = self._season.ahead(rows)
+        return [*self._values, season, season]
 
 
 @dataclass(slots=True)
@@ -174,7 +185,7 @@ class _Horizon:
     """The mixture of one horizon, all targets at once."""
 
     def __init__(self, num_targets: int, rows: int, levels: Floats) -> None:
-        self._rows, self._levels = rows, levels
+        self.rows, self._levels = rows, levels
         shape = (num_targets, len(EXPERTS), levels.size)
         self._residuals = np.full((num_targets, len(CENTRES), MEMORY_OUTCOMES), np.nan)
         self._model_residuals = np.full((num_targets, levels.size, MEMORY_OUTCOMES), np.nan)
@@ -188,7 +199,7 @@ class _Horizon:
     def update(
         self, row: int, ring: Floats, centres: Floats, model: Floats | None, *, floors: Floats, is_warm: bool
     ) -> Floats:
-        while self._pending and self._pending[0].row + self._rows <= row:
+        while self._pending and self._pending[0].row + self.rows <= row:
             self._learn(self._pending.popleft(), row, ring)
         experts = self._experts(centres, model, floors)
         if row % LEARN_EVERY_ROWS == 0 and is_warm:
@@ -227,18 +238,18 @@ class _Horizon:
         """Take the outcome of what was said."""
         if row - said.row >= _RING_ROWS:
             return
-        seconds = ring[np.arange(said.row + 1, said.row + self._rows + 1) % _RING_ROWS]
+        seconds = ring[np.arange(said.row + 1, said.row + self.rows + 1) % _RING_ROWS]
         known = ~np.isnan(seconds)
         if (known.mean(axis=0) < MIN_KNOWN_RATIO).any():
             return
         outcome = np.fmax.reduce(seconds, axis=0)
         logs = np.log(outcome)
         residual = np.where(_IS_ADDED, outcome[:, None] - np.exp(said.centres), logs[:, None] - said.centres)
-        if np.isfinite(residual).all():
-            self._residuals[..., self._num_outcomes % MEMORY_OUTCOMES] = residual
-            self._num_outcomes += 1
-            if self._num_outcomes >= FIRST_OUTCOMES:
-                self._offsets = conformal_quantiles(self._residuals[..., : self._num_outcomes], self._levels)
+        self._residuals[..., self._num_outcomes % MEMORY_OUTCOMES] = residual
+        self._num_outcomes += 1
+        self._offsets = conformal_quantiles(
+            self._residuals[..., : self._num_outcomes], self._levels, least=FIRST_OUTCOMES
+        )
         if said.model is not None and np.isfinite(said.model).all():
             self._model_residuals[..., self._num_model_outcomes % MEMORY_OUTCOMES] = logs[:, None] - said.model
             self._num_model_outcomes += 1
@@ -263,7 +274,7 @@ class _Horizon:
         self._evidence = LOSS_KEEP * self._evidence + 1.0
 
 
-def conformal_quantiles(residuals: Floats, levels: Floats) -> Floats:
+def conformal_quantiles(residuals: Floats, levels: Floats, *, least: int = 1) -> Floats:
     """Return the quantiles over the last axis with the finite-sample correction, shape (..., n_levels).
 
     Of n residuals the ceil((n + 1) level)-th smallest covers the next exchangeable one with that probability; where
@@ -272,7 +283,10 @@ def conformal_quantiles(residuals: Floats, levels: Floats) -> Floats:
     Parameters
     ----------
     residuals : ndarray of shape (..., n), n > 0
+        NaN where unknown.
     levels : ndarray of shape (n_levels,)
+    least : int
+        With fewer known residuals the quantiles are NaN.
 
     References
     ----------
@@ -283,9 +297,10 @@ def conformal_quantiles(residuals: Floats, levels: Floats) -> Floats:
     >>> conformal_quantiles(np.arange(9.0), np.array([0.5, 0.9])).tolist()
     [4.0, 8.0]
     """
-    ordered = np.sort(residuals, axis=-1)
-    at = np.clip(levels * (ordered.shape[-1] + 1) - 1.0, 0.0, ordered.shape[-1] - 1.0)
+    ordered = np.sort(residuals, axis=-1)  # NaN comes last
+    known = np.isfinite(residuals).sum(axis=-1)[..., None]
+    at = np.clip(levels * (known + 1) - 1.0, 0.0, np.maximum(known - 1.0, 0.0))
     low = np.floor(at).astype(np.intp)
-    high = np.minimum(low + 1, ordered.shape[-1] - 1)
-    share = at - low
-    return np.asarray(ordered[..., low] + share * (ordered[..., high] - ordered[..., low]))
+    below = np.take_along_axis(ordered, low, axis=-1)
+    above = np.take_along_axis(ordered, np.minimum(low + 1, np.maximum(known - 1, 0)), axis=-1)
+    return np.where(known >= least, below + (at - low) * (above - below), np.nan)
