@@ -22,7 +22,7 @@ from math import isnan, nan
 import numpy as np
 
 from forecaster.features.memory import Ewma
-from forecaster.features.windows import RollingMax, RollingMean
+from forecaster.features.windows import RollingMax, RollingMean, Slope
 from forecaster.forecast import LEVELS
 from forecaster.season import Season
 from forecaster.telemetry import Floats
@@ -64,6 +64,8 @@ _CENTRES: tuple[tuple[str, bool], ...] = (
     ("max_60", _LOG),
     ("season", _LOG),  # the mean of the maxima that past seasons had in their place
     ("season", _ADD),
+    ("trend_60", _ADD),  # the line through the last two minutes', and five minutes', halves
+    ("trend_150", _ADD),
 )
 CENTRES: tuple[str, ...] = tuple(f"{name} {'+' if is_added else 'x'}" for name, is_added in _CENTRES)
 EXPERTS: tuple[str, ...] = (*CENTRES, "model", "model, conformal")
@@ -156,6 +158,8 @@ class _Centres:
         self._mean, self._max = RollingMean(60), RollingMax(60)
         self._fast, self._slow = Ewma(39), Ewma(199)
         self._season = Season()
+        self._long_mean, self._slope, self._long_slope = RollingMean(150), Slope(120), Slope(300)
+        self._lines: tuple[tuple[float, float, int], ...] = ()
         self._values: list[float] = []
 
     def update(self, value: float) -> None:
@@ -163,12 +167,18 @@ class _Centres:
             self._last = value
         mean, fast, slow = self._mean.update(value), self._fast.update(value), self._slow.update(value)
         self._season.update(value)
+        self._lines = (
+            (mean, self._slope.update(value), 60),
+            (self._long_mean.update(value), self._long_slope.update(value), 150),
+        )
         self._values = [1.0, self._last, mean, mean, fast, slow, slow, self._max.update(value)]
 
     def at(self, rows: int) -> list[float]:
         """Return them for a horizon."""
         season = self._season.ahead(rows)
-        return [*self._values, season, season]
+        # a mean is what the line was in the middle of its rows
+        ends = [mean + slope * (half / 2 + rows) for mean, slope, half in self._lines]
+        return [*self._values, season, season, *ends]
 
 
 @dataclass(slots=True)
