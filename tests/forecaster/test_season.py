@@ -58,7 +58,7 @@ def test_history_is_bounded():
     assert len(played(np.ones(BIN_ROWS * (NUM_BINS + 50)))._bins) == NUM_BINS
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), num_bins=st.integers(0, 300), share_unknown=st.floats(0, 1))
 def test_a_season_found_was_seen_at_least_twice(seed, num_bins, share_unknown):
     rng = np.random.default_rng(seed)
