@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from training.calibration import calibrate, replayed
+from training.calibration import calibrate
 from training.engine_logs import read_engine_log
+from training.log_replay import replayed
 
 FOLDER = Path(os.environ.get("FORESHOCK_SHARED", "../shared")) / "calibration"
 # name -> (max_num_seqs, max_num_batched_tokens, kv_blocks to choose from), which the logs do not state. Sequences and

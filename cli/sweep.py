@@ -117,7 +117,7 @@ def _tasks(
     """Return what is to be played, everything that can be refused at once refused."""
     from cli.closed_loop_setup import one_request, prepare_run
     from cli.traffic import shared_folder
-    from training.scenario_files import ScenarioFileError
+    from training.scenario_yaml import ScenarioFileError
     from training.sweep_scenarios import sweep_scenario
     from training.sweep_tasks import sweep_tasks
     from training.traffic import Traffic

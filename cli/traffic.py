@@ -9,7 +9,8 @@ from cli.trace_table import warn_of_skipped_rows
 from simulator.profiles import EngineProfile
 from simulator.requests import RequestTable
 from training.closed_loop import servable_requests
-from training.scenario_files import ScenarioFileError, load_scenario
+from training.scenario_files import load_scenario
+from training.scenario_yaml import ScenarioFileError
 from training.traces import read_trace
 from training.traffic import Traffic, scenario_traffic
 

@@ -5,7 +5,8 @@
 
 from forecaster.capacity import ReplicaCapacity
 from forecaster.config import AdmissionSettings, PlannerConfig, RuleSettings, Slo
-from forecaster.demand import OfferedLoad, OfferedLoadStream, offered_load
+from forecaster.demand import OfferedLoad, offered_load
+from forecaster.demand_stream import OfferedLoadStream
 from forecaster.errors import (
     ArtifactMismatchError,
     ConfigError,

@@ -1,16 +1,12 @@
 """Offered load: what traffic would hold and need if nothing queued and nothing were refused; and from it D.
 
-Two forms that agree: `offered_load` over a window at once, `OfferedLoadStream` row by row. Both use only the row and
-the rows before it. All sums are of non-negative values, made anew from at most two minutes of rows, so there is no
-rounding error to drift.
+Two forms that agree: `offered_load` over a window at once, and `demand_stream.OfferedLoadStream` row by row. Both use
+only the row and the rows before it. All sums are of non-negative values, made anew from at most two minutes of rows, so
+there is no rounding error to drift.
 """
 
-from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
-from math import ceil, isnan, nan
-from typing import NamedTuple
+from math import nan
 
 import numpy as np
 
@@ -38,9 +34,6 @@ _REJECTED = SIGNAL_INDEX["rejected_prompt_tokens_per_second"]
 _KV_USED = SIGNAL_INDEX["kv_blocks_used"]
 _WAITING = SIGNAL_INDEX["waiting_requests"]
 _WAITING_TOKENS = SIGNAL_INDEX["waiting_prompt_tokens"]
-_SLOW_COLUMNS = (_PROMPT, _REQUESTS, _E2E, _TTFT)
-_PRESENT_COLUMNS = (_KV_USED, _WAITING_TOKENS, _WAITING, _PROMPT)
-_OUTPUT_COLUMNS = [_FINISHED, _FINISHED_TOKENS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,206 +139,3 @@ def _refused_tokens(values: Floats, step_seconds: float) -> Floats:
     trailing = np.lib.stride_tricks.sliding_window_view(padded, REJECTED_ROWS)
     held = np.where(ages < rows[:, None], trailing, 0.0).sum(axis=1)
     return np.asarray(held / rows * residence, dtype=np.float64)
-
-
-class PresentLoad(NamedTuple):
-    """The load at the newest row, for decisions that must not wait for the 5-row mean of arrivals."""
-
-    kv_blocks: float
-    prefill_tokens_per_second: float
-    decode_tokens_per_second: float
-    demand_replicas: float
-    waiting_prompt_tokens: float
-    kv_blocks_used: float
-
-
-def present_load(
-    values: Floats, capacity: ReplicaCapacity, *, mean_rows: int, step_seconds: float = 1.0, imputed: float = 1.0
-) -> PresentLoad:
-    """Return the load of the last `mean_rows` rows: like `offered_load`, but blocks and arrivals are means over them.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_signals)
-        At least the last `CONTEXT_ROWS` rows where there are that many; more are not looked at.
-    imputed : float
-        By what the engines' sums are multiplied for the replicas that did not report.
-    """
-    prompt, requests, e2e, ttft = _known_means(values[-REQUEST_ROWS:], _SLOW_COLUMNS)
-    used, queued, waiting, arriving = _known_means(values[-mean_rows:], _PRESENT_COLUMNS)
-    (decoded,) = _known_means(values[-RATE_ROWS:], (_DECODE,))
-    outputs = values[-OUTPUT_ROWS:, _OUTPUT_COLUMNS]
-    finished, tokens = outputs[~np.isnan(outputs).any(axis=1)].sum(axis=0).tolist()
-
-    queued = _queued_of(queued, waiting, prompt_tokens=prompt, requests=requests) * imputed
-    rejected = [0.0 if isnan(x) else x for x in values[-REJECTED_ROWS:, _REJECTED].tolist()]
-    refused = _refused_of(rejected, e2e_seconds=e2e, ttft_seconds=ttft, step_seconds=step_seconds)
-    kv_blocks = used * imputed + (queued + refused) / capacity.block_size_tokens
-    decode = _larger(decoded * imputed, requests * (tokens / finished) if finished > 0 else nan)
-    demand = _larger(
-        kv_blocks / capacity.usable_kv_blocks,
-        _larger(arriving / capacity.usable_prefill_tokens_per_second, decode / capacity.decode_tokens_per_second),
-    )
-    return PresentLoad(kv_blocks, arriving, decode, demand, queued, used * imputed)
-
-
-def measured_demand(values: Floats, capacity: ReplicaCapacity) -> Floats:
-    """Return D of each row by itself, shape (n_rows,), without what was refused: cheap, for levels over long spans.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_signals)
-    """
-    return capacity.demand_replicas(
-        kv_blocks=values[:, _KV_USED],
-        prefill_tokens_per_second=values[:, _PROMPT],
-        decode_tokens_per_second=values[:, _DECODE],
-    )
-
-
-def _known_means(rows: Floats, columns: tuple[int, ...]) -> list[float]:
-    """Return the mean of the known values of each column, NaN where there is none."""
-    means: list[float] = []
-    for column in columns:
-        values: list[float] = rows[:, column].tolist()
-        total = sum(values)
-        if isnan(total):
-            values = [value for value in values if not isnan(value)]
-            total = sum(values)
-        means.append(total / len(values) if values else nan)
-    return means
-
-
-def _queued_of(tokens: float, waiting: float, *, prompt_tokens: float, requests: float) -> float:
-    """Return the prompt tokens that wait, from the number of waiting requests where only that is known."""
-    if not isnan(tokens):
-        return tokens
-    if waiting == 0:
-        return 0.0
-    return waiting * (prompt_tokens / requests) if requests > 0 else nan
-
-
-def _refused_of(rejected: Sequence[float], *, e2e_seconds: float, ttft_seconds: float, step_seconds: float) -> float:
-    """Return the prompt tokens that refused requests would still hold, from the rejected rate, oldest first."""
-    if not any(rejected):
-        return 0.0
-    residence = e2e_seconds
-    if isnan(residence):
-        residence = RESIDENCE_SECONDS
-    elif not isnan(ttft_seconds):
-        residence -= ttft_seconds
-    residence = min(max(residence, step_seconds), MAX_RESIDENCE_SECONDS)
-    rows = min(max(ceil(residence / step_seconds), 1), REJECTED_ROWS)
-    return sum(islice(reversed(rejected), rows)) / rows * residence
-
-
-class OfferedLoadStream:
-    """The same as `offered_load`, a row at a time at a constant cost."""
-
-    __slots__ = (
-        "_block_size",
-        "_decode",
-        "_decode_capacity",
-        "_e2e",
-        "_finished",
-        "_finished_tokens",
-        "_prefill_capacity",
-        "_prompt",
-        "_prompt_long",
-        "_rejected",
-        "_requests",
-        "_step_seconds",
-        "_ttft",
-        "_usable_kv_blocks",
-    )
-
-    def __init__(self, capacity: ReplicaCapacity, *, step_seconds: float = 1.0) -> None:
-        self._block_size = capacity.block_size_tokens
-        self._usable_kv_blocks = capacity.usable_kv_blocks
-        self._prefill_capacity = capacity.usable_prefill_tokens_per_second
-        self._decode_capacity = capacity.decode_tokens_per_second
-        self._step_seconds = step_seconds
-        self._prompt = _Trailing(RATE_ROWS)
-        self._decode = _Trailing(RATE_ROWS)
-        self._prompt_long = _Trailing(REQUEST_ROWS)
-        self._requests = _Trailing(REQUEST_ROWS)
-        self._e2e = _Trailing(REQUEST_ROWS)
-        self._ttft = _Trailing(REQUEST_ROWS)
-        self._finished = _Trailing(OUTPUT_ROWS)
-        self._finished_tokens = _Trailing(OUTPUT_ROWS)
-        self._rejected: deque[float] = deque(maxlen=REJECTED_ROWS)
-
-    def update(self, row_values: Floats) -> tuple[float, float, float, float]:
-        """Take the next row and return its load.
-
-        Parameters
-        ----------
-        row_values : ndarray of shape (n_signals,)
-            In the order of `SIGNALS`, NaN where unknown.
-
-        Returns
-        -------
-        tuple of (kv_blocks, prefill_tokens_per_second, decode_tokens_per_second, demand_replicas)
-        """
-        row: list[float] = row_values.tolist()
-        self._take(row)
-        requests = self._requests.mean()
-        queued = _queued_of(
-            row[_WAITING_TOKENS], row[_WAITING], prompt_tokens=self._prompt_long.mean(), requests=requests
-        )
-        refused = _refused_of(
-            self._rejected,
-            e2e_seconds=self._e2e.mean(),
-            ttft_seconds=self._ttft.mean(),
-            step_seconds=self._step_seconds,
-        )
-        kv_blocks = row[_KV_USED] + (queued + refused) / self._block_size
-        prefill = self._prompt.mean()
-        finished = self._finished.total()
-        arriving = requests * (self._finished_tokens.total() / finished) if finished > 0 else nan
-        decode = _larger(self._decode.mean(), arriving)
-        by_tokens = _larger(prefill / self._prefill_capacity, decode / self._decode_capacity)
-        return kv_blocks, prefill, decode, _larger(kv_blocks / self._usable_kv_blocks, by_tokens)
-
-    def _take(self, row: list[float]) -> None:
-        self._prompt.push(row[_PROMPT])
-        self._prompt_long.push(row[_PROMPT])
-        self._requests.push(row[_REQUESTS])
-        self._decode.push(row[_DECODE])
-        self._e2e.push(row[_E2E])
-        self._ttft.push(row[_TTFT])
-        unknown = isnan(row[_FINISHED]) or isnan(row[_FINISHED_TOKENS])
-        self._finished.push(nan if unknown else row[_FINISHED])
-        self._finished_tokens.push(nan if unknown else row[_FINISHED_TOKENS])
-        self._rejected.append(0.0 if isnan(row[_REJECTED]) else row[_REJECTED])
-
-
-class _Trailing:
-    """The known values of the last rows."""
-
-    __slots__ = ("_known", "_values")
-
-    def __init__(self, rows: int) -> None:
-        self._values: deque[float] = deque(maxlen=rows)
-        self._known: deque[int] = deque(maxlen=rows)
-
-    def push(self, value: float) -> None:
-        unknown = isnan(value)
-        self._values.append(0.0 if unknown else value)
-        self._known.append(0 if unknown else 1)
-
-    def total(self) -> float:
-        """Return the sum of the known values."""
-        return sum(self._values)
-
-    def mean(self) -> float:
-        """Return the mean of the known values, NaN without one."""
-        known = sum(self._known)
-        return sum(self._values) / known if known else nan
-
-
-def _larger(a: float, b: float) -> float:
-    """Return the larger; an unknown one is left out."""
-    if isnan(a):
-        return b
-    return b if b > a else a

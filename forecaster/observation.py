@@ -6,8 +6,9 @@ from math import inf, isnan, nan
 import numpy as np
 
 from forecaster.config import PlannerConfig, RuleSettings
-from forecaster.demand import CONTEXT_ROWS, PresentLoad, measured_demand, present_load
+from forecaster.demand import CONTEXT_ROWS
 from forecaster.plan import PlanInput
+from forecaster.present_load import PresentLoad, measured_demand, present_load
 from forecaster.telemetry import MAX_CLOCK_SKEW_SECONDS, SIGNAL_INDEX, FleetState, Floats
 
 _TTFT = SIGNAL_INDEX["ttft_mean_seconds"]

@@ -1,45 +1,28 @@
 """A simulated fleet under one policy: the engine, the pods and the telemetry, a tick at a time."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from forecaster.plan import Admission, CapacityPlan
-from forecaster.telemetry import SIGNAL_INDEX, SIGNALS, FleetState, TelemetryWindow
-from simulator.clients import Clients
+from forecaster.telemetry import FleetState, TelemetryWindow
 from simulator.engine import EXPECTED_OUTPUT_TOKENS
-from simulator.engine_options import EngineOptions
-from simulator.engine_state import ROW_COLUMNS, new_state
-from simulator.faults import Faults, GpuLoss, Happening, PodDeath, RollingUpdate
+from simulator.engine_state import new_state
+from simulator.faults import GpuLoss, Happening, PodDeath, RollingUpdate
+from simulator.fleet_limits import FleetLimits
 from simulator.gateway import ROUTERS, run_until
 from simulator.history import WHOLE_FLEET
 from simulator.lead_times import lead_time
-from simulator.lifecycle import DRAINING, FleetLimits, Pods, PodState
+from simulator.lifecycle import Pods
+from simulator.observer import Observer
+from simulator.pod_states import DRAINING, PodState
 from simulator.profiles import EngineProfile
 from simulator.requests import RequestTable
 from simulator.result import SimulationResult
 from simulator.rollout import begin_rollout, step_rollout
-from simulator.scrapes import Scrapes
-
-_ENGINE_COLUMNS = np.array([SIGNAL_INDEX[name] for name in ROW_COLUMNS])
-_FLEET_COLUMNS = np.array(
-    [
-        SIGNAL_INDEX[name]
-        for name in (
-            "serving_replicas",
-            "warm_replicas",
-            "starting_replicas",
-            "draining_replicas",
-            "desired_replicas",
-            "reporting_replicas",
-            "unschedulable_replicas",
-        )
-    ]
-)
+from simulator.run_settings import RunSettings
 
 
 class Policy(Protocol):
@@ -48,49 +31,6 @@ class Policy(Protocol):
     def decide(self, *, now: float, telemetry: TelemetryWindow, fleet: FleetState) -> CapacityPlan:
         """Return the plan for `now`."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
-    """How a run is played.
-
-    Attributes
-    ----------
-    plan_interval_seconds : float
-        Time between ticks.
-    telemetry_lag_seconds : float
-        A row is seen this long after it ends.
-    window_seconds : float
-        How much telemetry a policy is shown.
-    drain_seconds : float
-        Time given to unfinished requests after the last second of the run, at no cost.
-    router : str
-        One of `simulator.gateway.ROUTERS`.
-    engine : EngineOptions
-    clients : Clients
-    faults : Faults
-    seed : int
-        Of what is drawn while it is played: lead times, deaths, who is hit.
-    """
-
-    plan_interval_seconds: float = 2.0
-    telemetry_lag_seconds: float = 1.0
-    window_seconds: float = 300.0
-    drain_seconds: float = 90.0
-    router: str = ROUTERS[0]
-    engine: EngineOptions = field(default_factory=EngineOptions)
-    clients: Clients = field(default_factory=Clients)
-    faults: Faults = field(default_factory=Faults)
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.router not in ROUTERS:
-            raise ValueError(f"no router is called {self.router!r}; known: {', '.join(ROUTERS)}")
-        if not self.plan_interval_seconds > 0:
-            raise ValueError(f"plan_interval_seconds must be > 0, got {self.plan_interval_seconds}")
-        durations = (self.telemetry_lag_seconds, self.window_seconds, self.drain_seconds)
-        if not all(seconds >= 0 for seconds in durations):
-            raise ValueError(f"telemetry_lag_seconds, window_seconds and drain_seconds must be >= 0, got {durations}")
 
 
 class Fleet:
@@ -117,16 +57,14 @@ class Fleet:
         self._schedule = faults.schedule()
         self.now = 0.0
         self.plans: list[CapacityPlan] = []
-        num_rows = ceil(duration_seconds)
-        self._row_at = np.arange(1, num_rows + 1, dtype=np.float64)
-        self._values = np.full((num_rows, len(SIGNALS)), np.nan)
-        self._num_rows = 0
-        self._scrapes = Scrapes(faults.scrapes, row_at=self._row_at, lag_seconds=settings.telemetry_lag_seconds)
+        self._observer = Observer(
+            faults.scrapes, duration_seconds=duration_seconds, lag_seconds=settings.telemetry_lag_seconds
+        )
         self._state = new_state(
             requests,
             profile,
             num_slots=len(self.pods.states),
-            num_rows=num_rows + ceil(settings.drain_seconds) + 1,
+            num_rows=ceil(duration_seconds) + ceil(settings.drain_seconds) + 1,
             router_code=ROUTERS.index(settings.router),
             options=settings.engine,
             clients=settings.clients,
@@ -148,7 +86,7 @@ class Fleet:
             next_change_at = min(self.pods.next_due_at, self._next_drain_check(), self._next_happening_at())
             pause = min(until, next_change_at)
             run_until(self._state, self.now, pause)
-            self._copy_rows()
+            self._observer.copy_rows(self._state, self.pods)
             self.now = pause
             if pause < next_change_at:
                 continue
@@ -221,21 +159,12 @@ class Fleet:
 
     def telemetry(self) -> TelemetryWindow:
         """Return the rows that have been seen by now, the newest `window_seconds` of them."""
-        last = int(np.searchsorted(self._scrapes.seen_at[: self._num_rows], self.now, side="right"))
-        first = max(last - int(self.settings.window_seconds), 0)
-        row_at = self._row_at[first:last]
-        return TelemetryWindow(
-            deployment="simulated",
-            row_at=row_at,
-            values=self._values[first:last],
-            seen_at=self._scrapes.seen_at[first:last],
-        )
+        return self._observer.seen_by(self.now, window_seconds=self.settings.window_seconds)
 
     def fleet_state(self) -> FleetState:
         """Return the pods there are, as the cluster would list them."""
         pods = self.pods
         serving = pods.count(PodState.SERVING)
-        newest = slice(self._num_rows - 1, self._num_rows)
         return FleetState(
             serving_replicas=serving,
             warm_replicas=pods.count(PodState.WARM, PodState.DEMOTING),
@@ -243,7 +172,7 @@ class Fleet:
             draining_replicas=pods.count(PodState.REMOVING),
             starting_ready_in_seconds=pods.expected_ready_in_seconds(self.now),
             unschedulable_replicas=pods.count(PodState.PENDING),
-            reporting_replicas=int(self._num_reporting(newest)[0]) if self._num_rows else serving,
+            reporting_replicas=self._observer.num_reporting(self._state, serving),
             time_to_ready_seconds=pods.time_to_ready_seconds(),
             time_to_promote_seconds=lead_time(self.limits.promotion_seconds).quantile(0.9),
             rollout_in_progress=pods.rollout is not None,
@@ -264,12 +193,7 @@ class Fleet:
             served_by=record["served_by"].copy(),
             num_attempts=num_attempts,
             num_preemptions=record["num_preemptions"].copy(),
-            telemetry=TelemetryWindow(
-                deployment="simulated",
-                row_at=self._row_at[: self._num_rows],
-                values=self._values[: self._num_rows],
-                seen_at=self._scrapes.seen_at[: self._num_rows],
-            ),
+            telemetry=self._observer.everything(),
             plans=tuple(self.plans),
             replica_seconds=self.pods.replica_seconds(self.now),
             costed_seconds=self.now,
@@ -277,13 +201,6 @@ class Fleet:
             timeline=self.pods.history.timeline(),
             events=self.pods.history.events(),
         )
-
-    def _num_silent(self) -> int:
-        replica = self._state.replica
-        return int(np.count_nonzero(replica["is_silent"] * replica["routable"]))
-
-    def _num_reporting(self, rows: slice) -> NDArray[np.int64]:
-        return self._scrapes.num_reporting(rows, self.pods.count(PodState.SERVING), self._num_silent())
 
     def _next_drain_check(self) -> float:
         """Return the next whole second if there are pods that drain, which are looked at then; otherwise inf."""
@@ -304,29 +221,6 @@ class Fleet:
         self._state.replica["is_dead"][list(self.pods.forgotten)] = 1
         self.pods.forgotten.clear()
         run_until(self._state, self.now, self.now)
-
-    def _copy_rows(self) -> None:
-        """Copy the rows that the engine has written since the last call, and add the pods, which it does not know."""
-        written = min(int(self._state.fleet[0]["next_row"]), self._row_at.size)
-        if written == self._num_rows:
-            return
-        rows = slice(self._num_rows, written)
-        pods = self.pods
-        serving = pods.count(PodState.SERVING)
-        self._values[rows, _ENGINE_COLUMNS] = self._scrapes.seen(
-            rows, self._state.rows[rows], num_serving=serving, num_silent=self._num_silent()
-        )
-        self._values[rows, _FLEET_COLUMNS] = (
-            serving,
-            pods.count(PodState.WARM),
-            pods.count(PodState.STARTING),
-            pods.count(*DRAINING) + pods.count(PodState.PROMOTING),
-            pods.wanted_serving,
-            np.nan,
-            pods.count(PodState.PENDING),
-        )
-        self._values[rows, SIGNAL_INDEX["reporting_replicas"]] = self._num_reporting(rows)
-        self._num_rows = written
 
 
 def ticks(fleet: Fleet, policy: Policy) -> Iterator[CapacityPlan]:

@@ -1,82 +1,18 @@
 """The life of pods: ordered, starting, serving, promoted and demoted, drained, gone; and what each state costs."""
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from math import inf
 
 from numpy.random import Generator
 
-from forecaster.errors import ConfigError
 from simulator.faults import RollingUpdate
+from simulator.fleet_limits import FleetLimits
 from simulator.history import History
 from simulator.lead_times import Duration, lead_time, remaining_seconds
-
-
-class PodState(IntEnum):
-    """Where a replica slot is in its life."""
-
-    GONE = 0
-    STARTING = 1
-    WARM = 2
-    PROMOTING = 3
-    SERVING = 4
-    DEMOTING = 5  # not routed to, finishing what it holds, then warm
-    REMOVING = 6  # not routed to, finishing what it holds, then gone
-    PENDING = 7  # ordered, but there are no GPUs for it; costs nothing
-
-
-DRAINING = (PodState.DEMOTING, PodState.REMOVING)
-ACTIVE = (PodState.SERVING, PodState.PROMOTING)
-SUPPLY = (PodState.STARTING, PodState.WARM, PodState.PROMOTING, PodState.SERVING, PodState.DEMOTING)
+from simulator.pod_states import ACTIVE, DRAINING, EVENT_KINDS, SUPPLY, PodState
 
 # fewer measured start-ups than this say less than what the operator knows of them
 MIN_MEASURED = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetLimits:
-    """How many pods there may be and how long their changes take.
-
-    Attributes
-    ----------
-    initial_replicas, max_replicas : int
-    cold_start_seconds, promotion_seconds : float, LogNormal or Empirical
-        From having GPUs to ready, and from warm to serving (waking included, where warm replicas sleep).
-    gpu_stock_replicas : int, optional
-        For how many replicas there are GPUs; pods beyond them stay pending. By default there are always enough.
-    drain_grace_seconds : float
-        A pod that is removed is killed after so long, whatever it holds (Kubernetes: terminationGracePeriodSeconds).
-    warm_replicas_sleep : bool
-        Warm replicas sleep as vLLM's do (sleep mode): what their prefix caches held is lost.
-    """
-
-    initial_replicas: int = 8
-    max_replicas: int = 48
-    cold_start_seconds: Duration = 30.0
-    promotion_seconds: Duration = 4.0
-    gpu_stock_replicas: int | None = None
-    drain_grace_seconds: float = inf
-    warm_replicas_sleep: bool = False
-
-    def __post_init__(self) -> None:
-        problems = []
-        if not 1 <= self.initial_replicas <= self.max_replicas:
-            problems.append(
-                f"initial_replicas must be in [1, max_replicas={self.max_replicas}], got {self.initial_replicas}"
-            )
-        leads = (self.cold_start_seconds, self.promotion_seconds)
-        if not all(0 <= lead < inf for lead in leads if isinstance(lead, int | float)):
-            problems.append(
-                f"cold_start_seconds and promotion_seconds must be >= 0 and finite, got {leads[0]}, {leads[1]}"
-            )
-        if self.gpu_stock_replicas is not None and self.gpu_stock_replicas < self.initial_replicas:
-            problems.append(
-                f"gpu_stock_replicas must be >= initial_replicas={self.initial_replicas}, got {self.gpu_stock_replicas}"
-            )
-        if not self.drain_grace_seconds >= 0:
-            problems.append(f"drain_grace_seconds must be >= 0, got {self.drain_grace_seconds}")
-        if problems:
-            raise ConfigError.from_problems("simulated fleet", problems)
 
 
 @dataclass(slots=True)
@@ -326,15 +262,4 @@ class Pods:
             self.forgotten.add(i)
         self.history.changes.append((now, i, self.pod_ids[i], int(state)))
         if state != PodState.PENDING:
-            self.history.note(now, kind or _EVENT_KINDS[state], i)
-
-
-_EVENT_KINDS = {
-    PodState.GONE: "gone",
-    PodState.STARTING: "scheduled",
-    PodState.WARM: "stood_by",
-    PodState.PROMOTING: "promoting",
-    PodState.SERVING: "serving",
-    PodState.DEMOTING: "demoted",
-    PodState.REMOVING: "removed",
-}
+            self.history.note(now, kind or EVENT_KINDS[state], i)

@@ -1,7 +1,8 @@
 """A rolling update, as a Kubernetes Deployment makes it: new pods within the surge, old ones out as those are ready."""
 
 from simulator.faults import RollingUpdate
-from simulator.lifecycle import ACTIVE, Pods, PodState
+from simulator.lifecycle import Pods
+from simulator.pod_states import ACTIVE, PodState
 
 _READY = (PodState.SERVING, PodState.WARM, PodState.PROMOTING, PodState.DEMOTING)
 

@@ -4,12 +4,13 @@ from math import inf
 
 from forecaster.plan import CapacityPlan
 from forecaster.telemetry import FleetState, TelemetryWindow
-from simulator.fleet import RunSettings, simulate
+from simulator.fleet import simulate
+from simulator.fleet_limits import FleetLimits
 from simulator.gateway import ROUTERS
-from simulator.lifecycle import FleetLimits
 from simulator.profiles import EngineProfile
 from simulator.requests import RequestTable
 from simulator.result import SimulationResult
+from simulator.run_settings import RunSettings
 
 
 class StaticPolicy:

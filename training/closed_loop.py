@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from forecaster.capacity import ReplicaCapacity
 from forecaster.config import PlannerConfig
-from simulator.fleet import Fleet, Policy, RunSettings, simulate, ticks
-from simulator.lifecycle import FleetLimits
+from simulator.fleet import Fleet, Policy, simulate, ticks
+from simulator.fleet_limits import FleetLimits
 from simulator.profiles import TYPICAL_CONTEXT_TOKENS, TYPICAL_NUM_DECODES, EngineProfile
 from simulator.requests import RequestTable
 from simulator.result import SimulationResult
+from simulator.run_settings import RunSettings
 from training.policies import initial_replicas, policy_named
 from training.scorecard import Scorecard, score
 

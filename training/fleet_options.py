@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from simulator.fleet import RunSettings
+from simulator.fleet_limits import FleetLimits
 from simulator.gateway import ROUTERS
-from simulator.lifecycle import FleetLimits
 from simulator.profiles import EngineProfile
 from simulator.requests import RequestTable
+from simulator.run_settings import RunSettings
 from training.closed_loop import ClosedLoopRun, closed_loop_run
 from training.profile_files import profile_from
 from training.traffic import Traffic

@@ -1,100 +1,25 @@
 """Scenario files: traffic, fleet and clients in YAML, the shipped ones by name and any other by path."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from forecaster.errors import ConfigError
-from simulator.clients import Clients
-from simulator.engine_options import EngineOptions
-from simulator.faults import Faults
-from simulator.lifecycle import FleetLimits
-from simulator.profiles import EngineProfile, profile_named
-from simulator.requests import RequestTable
+from simulator.fleet_limits import FleetLimits
+from simulator.profiles import profile_named
 from training.closed_loop import sensible_initial_replicas
+from training.playable_scenario import AnnouncedEvent, PlayableScenario
+from training.scenario_problems import problems_in_words
 from training.scenario_schema import EventPart, ScenarioContent
 from training.scenario_traffic import past_requests, scenario_requests, trace_paths
+from training.scenario_yaml import ScenarioFileError, read_document
 
 SHIPPED = Path(__file__).parent / "scenarios"
 SUFFIXES = (".yaml", ".yml")
-MAX_FILE_BYTES = 256 * 1024
-MAX_DEPTH = 32
-_OPENING = (
-    yaml.BlockMappingStartToken,
-    yaml.BlockSequenceStartToken,
-    yaml.FlowMappingStartToken,
-    yaml.FlowSequenceStartToken,
-)
-_CLOSING = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
-_MAX_VALUE_LETTERS = 60
-# an element of these is of one of several kinds, which pydantic puts into the place of a problem: no key of the file
-_OF_SEVERAL_KINDS = ("traffic", "process", "changes")
-
-
-class ScenarioFileError(ConfigError):
-    """A scenario file that is missing or says something that cannot be played."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnnouncedEvent:
-    """Something that the operator's calendar names.
-
-    Attributes
-    ----------
-    name : str
-    start_seconds : float
-    length_seconds : float or None
-    height : float or None
-        Times the usual traffic that are expected.
-    note : str
-    """
-
-    name: str
-    start_seconds: float
-    length_seconds: float | None = None
-    height: float | None = None
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlayableScenario:
-    """A scenario with its requests drawn: all that a closed loop needs.
-
-    Attributes
-    ----------
-    name : str
-    requests : RequestTable
-    duration_seconds : float
-    profile : EngineProfile
-    limits : FleetLimits
-    engine : EngineOptions
-    clients : Clients
-    faults : Faults
-    events : tuple of AnnouncedEvent
-        What the controller may know of before.
-    past_seconds : float
-        How much of the same service's past a primed controller has seen, 0: none.
-    past_requests : RequestTable or None
-        That past, counted from its own begin.
-    """
-
-    name: str
-    requests: RequestTable
-    duration_seconds: float
-    profile: EngineProfile
-    limits: FleetLimits
-    engine: EngineOptions
-    clients: Clients
-    faults: Faults
-    events: tuple[AnnouncedEvent, ...]
-    past_seconds: float = 0.0
-    past_requests: RequestTable | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,96 +140,12 @@ def _without_infinity(value: Any) -> Any:
 
 
 def _read(path: Path) -> ScenarioFile:
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ScenarioFileError(f"{path}: larger than {MAX_FILE_BYTES // 1024} kB, which no scenario file needs")
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise ScenarioFileError(f"{path}: no such scenario file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioFileError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
-    document = _parsed(path, text)
+    document = read_document(path)
     try:
         # by way of JSON: there a list is the only tuple that there is, and numbers stay apart from text and truth
         content = ScenarioContent.model_validate_json(json.dumps(document, default=str))
     except ValidationError as error:
-        raise ScenarioFileError(f"{path}: {'; '.join(_problems(error))}") from error
+        raise ScenarioFileError(f"{path}: {'; '.join(problems_in_words(error))}") from error
     except ConfigError as error:
         raise ScenarioFileError(f"{path}: {error}") from error
     return ScenarioFile(name=path.stem, path=path, content=content)
-
-
-def _parsed(path: Path, text: str) -> dict[str, Any]:
-    try:
-        _refuse_aliases_and_depth(path, text)
-        _refuse_repeated_keys(path, yaml.compose(text))
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ScenarioFileError(f"{path}: is no YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(document, dict):
-        raise ScenarioFileError(f"{path}: expected keys such as description, duration_seconds and traffic at the top")
-    return document
-
-
-def _refuse_aliases_and_depth(path: Path, text: str) -> None:
-    """Refuse what makes a small text a large or a slow document: values that repeat others, and deep nesting."""
-    depth = 0
-    for token in yaml.scan(text):
-        if isinstance(token, yaml.AliasToken):
-            raise ScenarioFileError(f"{path}: aliases (*name) are not supported; write the value out")
-        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
-        if depth > MAX_DEPTH:
-            raise ScenarioFileError(
-                f"{path}: is nested more than {MAX_DEPTH} levels deep, which no scenario file needs"
-            )
-
-
-def _refuse_repeated_keys(path: Path, node: yaml.Node | None) -> None:
-    """Refuse a key that is given twice: YAML itself would keep the last one without a word."""
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _refuse_repeated_keys(path, item)
-    if not isinstance(node, yaml.MappingNode):
-        return
-    seen = set()
-    for key, value in node.value:
-        if key.value in seen:
-            raise ScenarioFileError(f"{path}: line {key.start_mark.line + 1}: {key.value} is given twice; keep one")
-        seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
-        _refuse_repeated_keys(path, value)
-
-
-def _problems(error: ValidationError) -> Iterator[str]:
-    """Yield each problem: the field, what is wrong, the value seen, and the fix where it is not plain."""
-    for problem in error.errors(include_url=False):
-        field = _field(problem["loc"])
-        kind, message = problem["type"], problem["msg"]
-        message = message.removeprefix("Value error, ").removeprefix("Input ")
-        if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-            yield f"{field}: unknown key; remove it or see foreshock scenarios schema"
-        elif kind in ("missing", "missing_keyword_only_argument", "missing_argument"):
-            yield f"{field}: missing; add it"
-        elif kind == "value_error":
-            yield f"{field}: {message}"
-        else:
-            yield f"{field}: {message[:1].lower()}{message[1:]}, got {_shown(problem['input'])}"
-
-
-def _field(place: tuple[int | str, ...]) -> str:
-    """Return the field as it stands in the file, such as changes.0.height."""
-    if place[:1] == ("primed",):  # a truth value or a number: the rest says which of them
-        return "primed"
-    parts: list[str] = []
-    of_kind = ""
-    for part in place:
-        if of_kind and not isinstance(part, int):
-            of_kind = ""
-            continue
-        parts.append(str(part))
-        of_kind = str(part) if part in _OF_SEVERAL_KINDS else of_kind
-    return ".".join(parts) or "the file"
-
-
-def _shown(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= _MAX_VALUE_LETTERS else f"{text[:_MAX_VALUE_LETTERS]}..."

@@ -8,8 +8,8 @@ from pydantic import Field, field_validator, model_validator
 from simulator.clients import Clients
 from simulator.engine_options import EngineOptions
 from simulator.faults import Faults
+from simulator.fleet_limits import FleetLimits
 from simulator.lead_times import Empirical, LogNormal
-from simulator.lifecycle import FleetLimits
 from simulator.profiles import DEFAULT_PROFILE, profile_named
 from simulator.workload.agents import Agents
 from simulator.workload.lengths import CONV_OUTPUT, CONV_PROMPT, TokenLengths

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from forecaster.config import Slo
 from simulator.engine_state import FINISHED, SHED
-from simulator.lifecycle import DRAINING, PodState
+from simulator.pod_states import DRAINING, PodState
 from simulator.result import SimulationResult
 
 # An idle replica prefills some 4,096 tokens within the TTFT target; a longer prompt gets proportionally more time.

@@ -1,6 +1,6 @@
 """Request traces from files: public formats and plain named columns, plain or compressed."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,27 +9,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from forecaster.errors import TraceFormatError
-from forecaster.plan import NUM_PRIORITIES
 from simulator.requests import NORMAL_PRIORITY, Prefixes, RequestTable
+from training.trace_checks import GROUP_TOKENS, HASH_IDS, TraceColumns, row_problems
 from training.trace_files import read_table
+from training.trace_formats import format_of, numbers
 
 KEPT_PROBLEMS = 20
 """Skipped rows that are named one by one; all are counted."""
-
-MAX_TOKENS = 10_000_000
-"""More tokens than any context window there is: a larger number is a mistake in the file."""
-
-
-HASH_IDS = "hash_ids"
-
-GROUP_TOKENS = 512
-"""Tokens that one of Mooncake's hash_ids stands for (Qin et al., FAST 2025, and the trace's README)."""
-
-MAX_DAYS_FROM_MEDIAN = 366
-"""Farther from the median arrival a time is a mistake too (BurstGPT, a long public trace, spans some 120 days).
-
-One such row (a zero among epoch seconds) would stretch a trace of an hour over half a century.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,88 +54,6 @@ class Trace:
     skipped: tuple[SkippedRow, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Format:
-    name: str
-    arrival: tuple[str, ...]  # names that the column may have, in order of preference
-    prompt: tuple[str, ...]
-    output: tuple[str, ...]
-    arrival_seconds: Callable[[pd.Series], NDArray[np.float64]]
-    has_coarse_grid: bool = False
-    has_failures: bool = False  # an output of 0 tokens is a failed request, not a mistake of the file
-
-    @property
-    def required(self) -> tuple[tuple[str, ...], ...]:
-        return (self.arrival, self.prompt, self.output)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Columns:
-    """The columns of all rows, NaN where they are no numbers; arrivals in seconds."""
-
-    arrival: NDArray[np.float64]
-    prompt: NDArray[np.float64]
-    output: NDArray[np.float64]
-    priority: NDArray[np.float64]
-    hash_ids: list[list[Hashable] | None] | None  # None: no such column; of a row: no list of ids
-    has_extra_fields: NDArray[np.bool_]
-
-
-def _from_timestamps(column: pd.Series) -> NDArray[np.float64]:
-    """Return seconds since the first of Azure's TIMESTAMPs, with (2024) or without (2023) a time zone.
-
-    NaN if unparsable. The difference is taken before it becomes a float, which would lose the last 100 ns.
-    """
-    if pd.api.types.is_numeric_dtype(column):
-        column = column.astype(str)  # a bare number is no TIMESTAMP: pandas would take it for an epoch of some unit
-    stamps = pd.to_datetime(column, format="ISO8601", utc=True, errors="coerce")
-    seconds = (stamps - stamps.min()) / pd.Timedelta(seconds=1)
-    return seconds.to_numpy(dtype=np.float64)
-
-
-def _from_milliseconds(column: pd.Series) -> NDArray[np.float64]:
-    return _numbers(column) / 1e3
-
-
-def _numbers(column: pd.Series) -> NDArray[np.float64]:
-    values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.where(np.isfinite(values), values, np.nan)
-
-
-FORMATS: tuple[_Format, ...] = (
-    _Format(
-        name="azure",
-        arrival=("TIMESTAMP",),
-        prompt=("ContextTokens",),
-        output=("GeneratedTokens",),
-        arrival_seconds=_from_timestamps,
-    ),
-    _Format(
-        name="mooncake",
-        arrival=("timestamp",),
-        prompt=("input_length",),
-        output=("output_length",),
-        arrival_seconds=_from_milliseconds,
-        has_coarse_grid=True,
-    ),
-    _Format(
-        name="burstgpt",
-        arrival=("Timestamp",),
-        prompt=("Request tokens",),
-        output=("Response tokens",),
-        arrival_seconds=_numbers,
-        has_failures=True,
-    ),
-    _Format(
-        name="columns",
-        arrival=("arrival_seconds", "arrival_s"),
-        prompt=("prompt_tokens",),
-        output=("output_tokens",),
-        arrival_seconds=_numbers,
-    ),
-)
-
-
 def read_trace(path: Path | str, *, seed: int = 0) -> Trace:
     """Return the requests of a trace file, sorted by arrival.
 
@@ -163,18 +67,18 @@ def read_trace(path: Path | str, *, seed: int = 0) -> Trace:
     """
     path = Path(path)
     table = read_table(path, list_columns=frozenset({HASH_IDS}))
-    kind = _format_of(path, table.rows)
+    kind = format_of(path, table.rows)
     names = tuple(next(name for name in known if name in table.rows.columns) for known in kind.required)
     arrival_name, prompt_name, output_name = names
-    columns = _Columns(
+    columns = TraceColumns(
         arrival=kind.arrival_seconds(table.rows[arrival_name]),
-        prompt=_numbers(table.rows[prompt_name]),
-        output=_numbers(table.rows[output_name]),
+        prompt=numbers(table.rows[prompt_name]),
+        output=numbers(table.rows[output_name]),
         priority=_priorities(table.rows),
         hash_ids=_hash_ids(table.rows) if kind.name == "mooncake" else None,
         has_extra_fields=table.has_extra_fields,
     )
-    problem_of, problems = _problems(columns, names, has_failures=kind.has_failures)
+    problem_of, problems = row_problems(columns, names, has_failures=kind.has_failures)
     failed = (problem_of == 0) & (columns.output == 0)
     usable = (problem_of == 0) & ~failed
     bad_rows = np.flatnonzero(problem_of)
@@ -196,7 +100,7 @@ def read_trace(path: Path | str, *, seed: int = 0) -> Trace:
     )
 
 
-def _requests(columns: _Columns, usable: NDArray[np.bool_], *, seed: int | None) -> RequestTable:
+def _requests(columns: TraceColumns, usable: NDArray[np.bool_], *, seed: int | None) -> RequestTable:
     """Return the usable rows; a seed spreads them over their grid."""
     rows = np.flatnonzero(usable)
     rows = rows[np.argsort(columns.arrival[rows], kind="stable")]  # spreading gives times in order, whatever the rows'
@@ -232,24 +136,10 @@ def spread_over_grid(arrival_seconds: NDArray[np.float64], rng: np.random.Genera
     return np.asarray(np.sort(arrival_seconds + rng.random(arrival_seconds.size) * widths[step_of]))
 
 
-def _format_of(path: Path, table: pd.DataFrame) -> _Format:
-    def missing(kind: _Format) -> list[str]:
-        return [" or ".join(names) for names in kind.required if not set(names) & set(table.columns)]
-
-    closest = min(FORMATS, key=lambda kind: len(missing(kind)))
-    lacking = missing(closest)
-    if not lacking:
-        return closest
-    known = "; ".join(f"{kind.name}: {', '.join(names[0] for names in kind.required)}" for kind in FORMATS)
-    found = ", ".join(map(str, table.columns)) or "none"
-    wanted = f"missing {', '.join(lacking)} of format {closest.name}" if len(lacking) < 3 else "no known format"
-    raise TraceFormatError(f"{path}: {wanted}; columns found: {found[:200]}; formats: {known}")
-
-
 def _priorities(table: pd.DataFrame) -> NDArray[np.float64]:
     if "priority" not in table.columns:
         return np.full(len(table), float(NORMAL_PRIORITY))
-    return _numbers(table["priority"])
+    return numbers(table["priority"])
 
 
 def _hash_ids(table: pd.DataFrame) -> list[list[Hashable] | None] | None:
@@ -264,44 +154,3 @@ def _hash_ids(table: pd.DataFrame) -> list[list[Hashable] | None] | None:
         return [] if pd.isna(ids) is True else None
 
     return [ids_of(value) for value in table[HASH_IDS]]
-
-
-def _has_wrong_ids(columns: _Columns) -> NDArray[np.bool_]:
-    """Return whether a row's ids are no ids, or more than its prompt has groups."""
-    if columns.hash_ids is None:
-        return np.zeros(columns.prompt.size, dtype=bool)
-    counts = np.array([np.inf if ids is None else len(ids) for ids in columns.hash_ids])
-    return np.asarray(counts > np.ceil(columns.prompt / GROUP_TOKENS))
-
-
-def _problems(
-    columns: _Columns, names: tuple[str, ...], *, has_failures: bool
-) -> tuple[NDArray[np.int8], tuple[str, ...]]:
-    """Return each row's problem as an index into the texts that follow; 0 where there is none."""
-    arrival_name, prompt_name, output_name = names
-    arrival, prompt, output = columns.arrival, columns.prompt, columns.output
-    known = arrival[arrival >= 0]
-    days_off = np.abs(arrival - (np.median(known) if known.size else 0.0)) / 86_400
-    checks = [
-        (columns.has_extra_fields, "more fields than the header names"),
-        (np.isnan(arrival), f"{arrival_name} is missing or no time"),
-        (arrival < 0, f"{arrival_name} must be >= 0"),
-        (days_off > MAX_DAYS_FROM_MEDIAN, f"{arrival_name} is over {MAX_DAYS_FROM_MEDIAN} days from the median"),
-        (np.isnan(prompt), f"{prompt_name} is missing or no number"),
-        (np.isnan(output), f"{output_name} is missing or no number"),
-        (prompt < 1, f"{prompt_name} must be >= 1"),
-        ((output == 0) & (not has_failures), f"{output_name} is 0: a failed request"),
-        (output < 0, f"{output_name} must be >= 1"),
-        ((prompt > MAX_TOKENS) | (output > MAX_TOKENS), f"more than {MAX_TOKENS} tokens"),
-        (prompt % 1 != 0, f"{prompt_name} is no whole number"),
-        (output % 1 != 0, f"{output_name} is no whole number"),
-        (
-            _has_wrong_ids(columns),
-            f"{HASH_IDS} must be a list of ids, one for each {GROUP_TOKENS} tokens of the prompt",
-        ),
-        (~np.isin(columns.priority, range(NUM_PRIORITIES)), f"priority must be 0 to {NUM_PRIORITIES - 1}"),
-    ]
-    problem_of = np.zeros(arrival.size, dtype=np.int8)
-    for i in range(len(checks), 0, -1):  # the first check that fails names the problem
-        problem_of[checks[i - 1][0]] = i
-    return problem_of, ("", *(text for _, text in checks))

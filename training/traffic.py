@@ -6,7 +6,7 @@ from pathlib import Path
 from simulator.clients import Clients
 from simulator.engine_options import EngineOptions
 from simulator.faults import Faults
-from simulator.lifecycle import FleetLimits
+from simulator.fleet_limits import FleetLimits
 from simulator.profiles import DEFAULT_PROFILE
 from simulator.requests import RequestTable
 from training.scenario_files import ScenarioFile

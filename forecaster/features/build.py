@@ -6,7 +6,8 @@ from math import log, log1p, nan
 import numpy as np
 
 from forecaster.capacity import ReplicaCapacity
-from forecaster.demand import OfferedLoadStream, offered_load
+from forecaster.demand import offered_load
+from forecaster.demand_stream import OfferedLoadStream
 from forecaster.errors import InvalidTelemetryError
 from forecaster.features.catalog import transform_named
 from forecaster.features.definitions import (

@@ -6,10 +6,11 @@ from cli.policy_track import PolicyTrack
 from forecaster.config import PlannerConfig
 from forecaster.forecast import KV_BLOCKS, LEVELS, QuantileForecast
 from forecaster.plan import Admission, CapacityPlan, Reason, ReasonCode
-from simulator.fleet import Fleet, RunSettings
-from simulator.lifecycle import FleetLimits
+from simulator.fleet import Fleet
+from simulator.fleet_limits import FleetLimits
 from simulator.profiles import DEFAULT_PROFILE, profile_named
 from simulator.requests import RequestTable
+from simulator.run_settings import RunSettings
 
 PROFILE = profile_named(DEFAULT_PROFILE)
 CONFIG = PlannerConfig(capacity=PROFILE.capacity, gpus_per_replica=PROFILE.gpus_per_replica)

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from cli.main import foreshock
 from forecaster.config import PlannerConfig
+from simulator.fleet_limits import FleetLimits
 from simulator.gateway import ROUTERS
-from simulator.lifecycle import FleetLimits
 from simulator.profiles import DEFAULT_PROFILE, profile_named
 from training.scorecard import Scorecard
 

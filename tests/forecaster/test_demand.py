@@ -4,7 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.capacity import ReplicaCapacity
-from forecaster.demand import RATE_ROWS, OfferedLoadStream, offered_load, present_load
+from forecaster.demand import RATE_ROWS, offered_load
+from forecaster.demand_stream import OfferedLoadStream
+from forecaster.present_load import present_load
 from forecaster.telemetry import SIGNALS, TelemetryWindow
 
 REPLICA = ReplicaCapacity(

@@ -18,7 +18,7 @@ from simulator.engine_state import (
     UNFINISHED,
     WAITING,
 )
-from simulator.lifecycle import PodState
+from simulator.pod_states import PodState
 
 EMPTY_STATES = (PodState.GONE, PodState.PENDING, PodState.STARTING, PodState.WARM)
 

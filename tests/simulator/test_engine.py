@@ -9,11 +9,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from naive_fleet import NaiveFleet
 
-from simulator.fleet import Fleet, RunSettings
+from simulator.fleet import Fleet
+from simulator.fleet_limits import FleetLimits
 from simulator.gateway import ROUTERS
-from simulator.lifecycle import FleetLimits
 from simulator.profiles import EngineProfile
 from simulator.requests import RequestTable
+from simulator.run_settings import RunSettings
 from simulator.static_fleet import simulate_static
 from simulator.step_time import StepTime
 

@@ -17,10 +17,12 @@ from simulator.clients import Clients
 from simulator.engine_options import EngineOptions
 from simulator.engine_state import FAILED, FINISHED
 from simulator.faults import Faults, GpuLoss, PodDeath, RollingUpdate, ScrapeFault
-from simulator.fleet import Fleet, RunSettings, simulate
+from simulator.fleet import Fleet, simulate
+from simulator.fleet_limits import FleetLimits
 from simulator.lead_times import Empirical, LogNormal
-from simulator.lifecycle import FleetLimits, PodState
+from simulator.pod_states import PodState
 from simulator.requests import Prefixes, RequestTable
+from simulator.run_settings import RunSettings
 from simulator.static_fleet import StaticPolicy
 
 LIMITS = FleetLimits(initial_replicas=3, max_replicas=6, cold_start_seconds=3.0, promotion_seconds=1.0)

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from forecaster.errors import ConfigError
 from forecaster.plan import Admission, CapacityPlan
 from simulator.engine_state import FINISHED, SHED, UNFINISHED
-from simulator.fleet import Fleet, RunSettings, simulate
+from simulator.fleet import Fleet, simulate
+from simulator.fleet_limits import FleetLimits
 from simulator.gateway import ROUTERS
-from simulator.lifecycle import DRAINING, FleetLimits, PodState
+from simulator.pod_states import DRAINING, PodState
 from simulator.profiles import EngineProfile
 from simulator.requests import RequestTable
+from simulator.run_settings import RunSettings
 from simulator.static_fleet import StaticPolicy
 from simulator.step_time import StepTime
 

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from forecaster.plan import Admission, CapacityPlan
 from simulator.engine_state import FINISHED, SHED
-from simulator.fleet import Fleet, RunSettings
+from simulator.fleet import Fleet
+from simulator.fleet_limits import FleetLimits
 from simulator.gateway import ROUTERS
-from simulator.lifecycle import FleetLimits
 from simulator.profiles import profile_named
 from simulator.requests import RequestTable
+from simulator.run_settings import RunSettings
 
 PROFILE = profile_named("llama-3.1-8b-a100-tp1")
 BATCH, NORMAL, CORE = 0, 1, 2

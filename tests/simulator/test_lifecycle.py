@@ -5,7 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.errors import ConfigError
-from simulator.lifecycle import DRAINING, FleetLimits, Pods, PodState
+from simulator.fleet_limits import FleetLimits
+from simulator.lifecycle import Pods
+from simulator.pod_states import DRAINING, PodState
 
 LIMITS = FleetLimits(initial_replicas=3, max_replicas=5, cold_start_seconds=7.0, promotion_seconds=2.0)
 

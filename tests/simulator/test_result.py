@@ -10,7 +10,7 @@ import numpy as np
 
 from forecaster.plan import Admission, CapacityPlan
 from simulator.fleet import simulate
-from simulator.lifecycle import FleetLimits
+from simulator.fleet_limits import FleetLimits
 from simulator.profiles import profile_named
 from simulator.requests import RequestTable
 

@@ -6,8 +6,9 @@ import pytest
 from simulator.profiles import EngineProfile
 from simulator.requests import RequestTable
 from simulator.step_time import StepTime
-from training.calibration import calibrate, replayed
+from training.calibration import calibrate
 from training.engine_logs import EngineLog, read_engine_log
+from training.log_replay import replayed
 
 CLOSED = StepTime.closed_form(
     step_seconds=0.012,

@@ -5,7 +5,7 @@ import pytest
 from scripted_policy import ScriptedPolicy
 
 from forecaster.errors import ConfigError
-from simulator.lifecycle import FleetLimits
+from simulator.fleet_limits import FleetLimits
 from simulator.profiles import DEFAULT_PROFILE, profile_named
 from simulator.requests import RequestTable
 from simulator.static_fleet import StaticPolicy

@@ -7,7 +7,7 @@ from scripted_policy import ScriptedPolicy
 from forecaster.telemetry import SIGNALS
 from simulator.engine_state import OUTCOMES
 from simulator.fleet import simulate
-from simulator.lifecycle import FleetLimits
+from simulator.fleet_limits import FleetLimits
 from simulator.profiles import profile_named
 from simulator.requests import RequestTable
 from simulator.static_fleet import simulate_static

@@ -10,14 +10,10 @@ from hypothesis import strategies as st
 
 from forecaster.errors import TraceFormatError
 from simulator.requests import NO_REQUEST
-from training.scenario_files import (
-    AnnouncedEvent,
-    ScenarioFileError,
-    load_scenario,
-    scenario_names,
-    scenario_schema,
-)
+from training.playable_scenario import AnnouncedEvent
+from training.scenario_files import load_scenario, scenario_names, scenario_schema
 from training.scenario_traffic import rate_factor
+from training.scenario_yaml import ScenarioFileError
 from training.traces import read_trace
 
 BENCHMARK = ("conv8", "code2", "mooncake", "seckill3", "seckill5", "sale", "ramp", "day", "storm", "flat")

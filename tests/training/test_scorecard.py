@@ -8,7 +8,7 @@ import pytest
 from forecaster.config import Slo
 from forecaster.telemetry import SIGNALS, TelemetryWindow
 from simulator.engine_state import FINISHED, SHED, UNFINISHED
-from simulator.lifecycle import PodState
+from simulator.pod_states import PodState
 from simulator.profiles import profile_named
 from simulator.requests import RequestTable
 from simulator.result import SimulationResult
