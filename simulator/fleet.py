@@ -1,6 +1,7 @@
 """A simulated fleet under one policy: the engine, the pods and the telemetry, a tick at a time."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import ceil, floor, inf
 from typing import Protocol
 

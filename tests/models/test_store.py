@@ -145,7 +145,7 @@ def test_an_alias_moves_and_leaves_nothing_behind(store, model):
 )
 def test_an_unknown_version_is_refused_and_the_known_are_named(store, model, tmp_path, use):
     publish(store, model)
-    with pytest.raises(ModelStoreError, match="no version 7 in .*the newest are: 1"):
+    with pytest.raises(ModelStoreError, match=r"no version 7 in .*the newest are: 1"):
         use(store, tmp_path)
     assert store.alias(CHAMPION) is None
 
@@ -169,7 +169,7 @@ def test_a_damaged_file_is_refused(store, model, tmp_path):
     publish(store, model)
     (kept,) = _kept_files(store, tmp_path)
     kept.write_bytes(b"other")
-    with pytest.raises(ArtifactMismatchError, match="version 1 in .*digest is"):
+    with pytest.raises(ArtifactMismatchError, match=r"version 1 in .*digest is"):
         store.fetch(1, tmp_path / "fetched")
     assert not (tmp_path / "fetched").exists()
 
@@ -204,7 +204,7 @@ def test_other_uris_are_refused_with_those_that_are_known(uri):
 
 
 def test_a_local_store_is_made_only_where_asked(tmp_path):
-    with pytest.raises(ModelStoreError, match="no model store at .*foreshock retrain"):
+    with pytest.raises(ModelStoreError, match=r"no model store at .*foreshock retrain"):
         open_store(f"sqlite:///{tmp_path}/mlflow.db")
     assert list(tmp_path.iterdir()) == []
 
