@@ -36,9 +36,9 @@ profiles:  ## fit the step times of simulator/profiles.py to the public calibrat
 	@.ci/venv run
 	@PYTHONPATH=. $(BIN)/python benchmarks/fit_profiles.py
 
-bench-simulator:  ## speed, agreement with two other simulators, determinism (needs the public data)
+bench-simulator:  ## the simulator's agreement, speed and determinism beside their targets (ARGS="--quick"; needs the public data)
 	@.ci/venv run
-	@PYTHONPATH=. $(BIN)/python benchmarks/bench_simulator.py
+	@PYTHONPATH=. OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m benchmarks.bench_simulator $(ARGS)
 
 bench-forecast:  ## the forecast beside five trivial ones, real (needs the public data) and generated traffic apart, and its cost
 	@.ci/venv run

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.profiles import EngineProfile
 from simulator.step_time import StepTime
@@ -36,7 +37,7 @@ class Calibration:
     num_replays : int
         How many replays the fit took.
     fit, score : tuple of QuantileError
-        Of the first half's requests, to which it was fitted, and of the second half's.
+        Of the requests to which it was fitted, by default the first half's, and of the second half's.
     """
 
     profile: EngineProfile
@@ -56,6 +57,7 @@ def calibrate(
     max_num_seqs: int = 256,
     max_num_batched_tokens: int = 2048,
     block_size_tokens: int = 16,
+    rows: NDArray[np.int64] | None = None,
     max_replays: int = MAX_REPLAYS,
     on_replay: Callable[[int], None] | None = None,
 ) -> Calibration:
@@ -67,6 +69,9 @@ def calibrate(
         "points" (table of tokens, and one of steps that only decode) or "closed" (five coefficients).
     kv_blocks, max_num_seqs, max_num_batched_tokens, block_size_tokens : int
         As the engine that wrote the log ran.
+    rows : ndarray of int64, optional
+        The requests to fit, by default the first half's. With all of them the score is no test but says whether the
+        form can come close at all.
     max_replays : int
         About how many replays the fit may take.
     on_replay : callable, optional
@@ -95,15 +100,16 @@ def calibrate(
         ),  # replaced by each guess
         fit_error_ratio=(0.0, 0.0),
     )
-    costs = _first_costs(log, profile)
-    search = CalibrationSearch(log, profile, shape, costs, on_replay=on_replay)
+    rows = halves(log)[0] if rows is None else rows
+    costs = _first_costs(log, profile, rows)
+    search = CalibrationSearch(log, profile, shape, costs, rows=rows, on_replay=on_replay)
     search.run(max_replays, np.random.default_rng(0))  # the same fit each time
     return _calibration(search)
 
 
-def _first_costs(log: EngineLog, profile: EngineProfile) -> StepCosts:
-    """Return costs by regression on the first half, where the times of held-out requests are guessed by replays."""
-    rows, held_out = halves(log)
+def _first_costs(log: EngineLog, profile: EngineProfile, rows: NDArray[np.int64]) -> StepCosts:
+    """Return costs by regression on `rows`; the times of the other requests are guessed by replays."""
+    held_out = np.setdiff1d(np.arange(log.requests.num_requests), rows)
     arrival = log.requests.arrival_seconds
     first, finished = log.first_token_at.copy(), log.finished_at.copy()
     first[held_out] = finished[held_out] = arrival[held_out]  # as if they took no time: all that is known at first
@@ -135,5 +141,5 @@ def _calibration(search: CalibrationSearch) -> Calibration:
         cost=search.best[0],
         num_replays=search.num_replays,
         fit=fit,
-        score=quantile_errors(log, replay, search.held_out),
+        score=quantile_errors(log, replay, halves(log)[1]),
     )

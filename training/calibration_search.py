@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from forecaster.telemetry import Floats
 from simulator.profiles import EngineProfile
 from training.calibration_start import StepCosts
 from training.engine_logs import EngineLog
-from training.log_replay import LEVELS, halves, replayed
+from training.log_replay import LEVELS, replayed
 from training.step_time_forms import Form
 
 QUANTILE_WEIGHT = 3.0  # of a quantile's residual beside the mean over requests: quantiles are what is promised
@@ -25,7 +26,7 @@ DIFFERENCE_RATIOS = (0.2, 0.1, 0.05, 0.02)
 
 
 class CalibrationSearch:
-    """Least squares on the logarithms of the form's parameters and of the overhead."""
+    """Least squares on the logarithms of the form's parameters and of the overhead, over the requests at `rows`."""
 
     def __init__(
         self,
@@ -34,13 +35,14 @@ class CalibrationSearch:
         form: Form,
         costs: StepCosts,
         *,
+        rows: NDArray[np.int64],
         on_replay: Callable[[int], None] | None,
     ) -> None:
         self.log = log
         self.profile = profile
         self.form = form
         self.start = np.log(np.append(form.start(costs), OVERHEAD_START_SECONDS))
-        self.rows, self.held_out = halves(log)
+        self.rows = rows
         self.num_replays = 0
         self.best = (np.inf, self.start)
         self._on_replay = on_replay

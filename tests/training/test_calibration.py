@@ -108,3 +108,12 @@ def test_replays_a_vllm_log_within_nine_percent(shared):
     log = read_engine_log(shared / "calibration" / "llmservingsim_vllm_RTXPRO6000_Llama-3.1-8B_requests.jsonl.gz")
     found = calibrate(log, name="rtx", form="points", kv_blocks=40_000, max_num_seqs=128, max_num_batched_tokens=8192)
     assert max(abs(error.error_ratio) for error in found.score) < 0.09
+
+
+def test_may_be_fitted_to_all_requests_to_see_whether_the_form_can_come_close():
+    log = log_of(CLOSED, num_requests=60)
+    slower = replace(log, finished_at=log.finished_at + np.where(np.arange(60) >= 30, 1.0, 0.0))
+    options = {"name": "a", "form": "closed", "kv_blocks": 20_000, "max_replays": 600}
+    half, whole = (calibrate(slower, rows=rows, **options) for rows in (None, np.arange(60)))
+    e2e = [[abs(error.error_ratio) for error in found.score if error.measure == "e2e"] for found in (half, whole)]
+    assert max(e2e[1]) < min(max(e2e[0]), 0.1)
