@@ -1,4 +1,4 @@
-"""A fixed fleet against queueing theory and against two independent simulators."""
+"""A fixed fleet against two independent simulators; against queueing theory it is in test_queueing_theory."""
 
 import os
 from pathlib import Path
@@ -6,106 +6,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from queues import SINGLE_SERVER
 
 from simulator.engine_state import FINISHED
-from simulator.gateway import ROUTERS
-from simulator.profiles import EngineProfile, profile_named
+from simulator.profiles import profile_named
 from simulator.requests import RequestTable
 from simulator.static_fleet import simulate_static
-from simulator.step_time import StepTime
 
 REFERENCE = Path(os.environ.get("FORESHOCK_SHARED", "../shared")) / "reference"
 needs_reference = pytest.mark.skipif(not REFERENCE.is_dir(), reason="no reference results: set FORESHOCK_SHARED")
-
-SECONDS_PER_TOKEN = 1e-5
-LONGEST_PROMPT = 20_000
-
-# One request at a time, served in its prompt's length: the queue of textbooks.
-SINGLE_SERVER = EngineProfile(
-    name="single server",
-    gpus_per_replica=1,
-    kv_blocks=LONGEST_PROMPT // 16 + 1,
-    max_num_seqs=1,
-    max_num_batched_tokens=LONGEST_PROMPT,
-    step_time=StepTime(
-        token_knots=(1, LONGEST_PROMPT),
-        knot_seconds=(SECONDS_PER_TOKEN, LONGEST_PROMPT * SECONDS_PER_TOKEN),
-        seconds_per_decode_context_token=0.0,
-        seconds_per_prefill_attention=0.0,
-    ),
-    fit_error_ratio=(0.0, 0.0),
-)
-
-
-def single_server_run(prompt_tokens, *, utilisation_ratio, seed):
-    """Return (result, service times) of Poisson arrivals that keep the server busy for `utilisation_ratio`."""
-    service = prompt_tokens * SECONDS_PER_TOKEN
-    rng = np.random.default_rng(seed)
-    arrival = np.cumsum(rng.exponential(service.mean() / utilisation_ratio, prompt_tokens.size))
-    requests = RequestTable.from_columns(arrival, prompt_tokens, np.ones(arrival.size))
-    result = simulate_static(requests, SINGLE_SERVER, num_replicas=1)
-    assert (result.outcome == FINISHED).all()
-    return result, service
-
-
-def waits_of(result, service):
-    return result.finished_at - result.requests.arrival_seconds - service
-
-
-class TestSingleServer:
-    num_requests = 200_000
-
-    def exponential_prompts(self):
-        tokens = np.ceil(np.random.default_rng(4).exponential(1000, self.num_requests)).astype(np.int64)
-        return tokens.clip(1, LONGEST_PROMPT - 1)
-
-    def test_each_request_waits_as_in_lindleys_recursion(self):
-        result, service = single_server_run(self.exponential_prompts()[:20_000], utilisation_ratio=0.9, seed=1)
-        free_at = 0.0
-        expected = []
-        for arrival, seconds in zip(result.requests.arrival_seconds, service, strict=True):
-            free_at = max(arrival, free_at) + seconds
-            expected.append(free_at)
-        np.testing.assert_allclose(result.finished_at, expected, rtol=1e-9)
-
-    @pytest.mark.parametrize(
-        ("utilisation_ratio", "tolerance_ratio"),
-        # some 4 standard errors of the mean of 200,000 waits, which are correlated (Daley 1968)
-        [pytest.param(0.5, 0.05, id="half"), pytest.param(0.8, 0.10, id="busy")],
-    )
-    def test_mean_wait_is_that_of_an_mm1_queue(self, utilisation_ratio, tolerance_ratio):
-        result, service = single_server_run(self.exponential_prompts(), utilisation_ratio=utilisation_ratio, seed=2)
-        expected = utilisation_ratio / (1 - utilisation_ratio) * service.mean()
-        assert waits_of(result, service).mean() == pytest.approx(expected, rel=tolerance_ratio)
-
-    def test_mean_wait_is_that_of_an_md1_queue(self):
-        result, service = single_server_run(np.full(self.num_requests, 1000), utilisation_ratio=0.7, seed=3)
-        expected = 0.7 / (2 * (1 - 0.7)) * service.mean()
-        assert waits_of(result, service).mean() == pytest.approx(expected, rel=0.05)
-
-    def test_wait_that_is_not_zero_is_exponential_in_an_mm1_queue(self):
-        result, service = single_server_run(self.exponential_prompts(), utilisation_ratio=0.6, seed=5)
-        waits = waits_of(result, service)
-        # P(W > t) = rho exp(-(1 - rho) t / mean service)
-        for t in (0.0, 1.0, 3.0):
-            expected = 0.6 * np.exp(-(1 - 0.6) * t)
-            assert (waits > t * service.mean() + 1e-9).mean() == pytest.approx(expected, rel=0.1)
-
-
-@pytest.mark.parametrize("router", ROUTERS)
-def test_littles_law_holds_between_telemetry_and_sojourn_times(router):
-    """Requests in the fleet = arrivals per second x mean time in the fleet."""
-    rng = np.random.default_rng(6)
-    n = 8000
-    requests = RequestTable.from_columns(
-        np.cumsum(rng.exponential(0.125, n)), rng.integers(50, 3000, n), 1 + rng.geometric(1 / 150, n)
-    )
-    result = simulate_static(requests, profile_named("llama-3.1-8b-a100-tp1"), num_replicas=3, router=router)
-    held = result.telemetry.column("running_requests") + result.telemetry.column("waiting_requests")
-    sojourn = result.finished_at - requests.arrival_seconds
-    rate = n / requests.arrival_seconds[-1]
-    # held is seen once a second of some 1,000, each holding some 20 requests
-    assert held.mean() == pytest.approx(rate * sojourn.mean(), rel=0.02)
 
 
 @needs_reference
