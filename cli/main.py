@@ -17,6 +17,8 @@ SUBCOMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "sweep": ("cli.sweep:sweep", "Play scenarios x policies x seeds on all cores."),
         "calibrate": ("cli.calibrate:calibrate", "Fit a replica profile to the request log of a real engine."),
         "trace": ("cli.trace:trace", "Look into request traces."),
+        "retrain": ("cli.retrain:retrain", "Train on recorded telemetry; replace the champion if that is better."),
+        "models": ("cli.models:models", "List, show, promote and roll back trained models."),
         "train": ("cli.train:train", "Train the demand forecaster on generated fleets."),
     }
 )

@@ -2,8 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +9,6 @@ import click
 
 if TYPE_CHECKING:
     from training.scores import ForecastScores
-    from training.train import Progress
 
 EPILOG = """
 \b
@@ -44,6 +41,7 @@ def train(out: Path, fleets: int | None, seed: int, workers: int | None, as_json
     scores them on others beside trivial forecasts. The same seed gives the same files, byte for byte.
     """
     # imported here: `foreshock --help` must not wait for LightGBM
+    from cli.progress_bar import progress_bar
     from models import save_artifact
     from training.train import TrainingSettings
     from training.train import train as train_model
@@ -52,7 +50,7 @@ def train(out: Path, fleets: int | None, seed: int, workers: int | None, as_json
     settings = TrainingSettings(
         num_fleets=fleets or defaults.num_fleets, seed=seed, num_workers=workers or os.cpu_count() or 1
     )
-    with _progress() as progress:
+    with progress_bar() as progress:
         result = train_model(settings, progress=progress)
     save_artifact(result.artifact, out)
     if as_json:
@@ -60,36 +58,6 @@ def train(out: Path, fleets: int | None, seed: int, workers: int | None, as_json
         return
     _print_scores(result.scores)
     click.echo(f"wrote {out}")
-
-
-@contextmanager
-def _progress() -> "Iterator[Progress | None]":
-    """Yield a bar with the time left on a terminal, else nothing."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.progress import (
-        Progress as Bar,
-    )
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=console, transient=True) as bar:
-        tasks: dict[str, int] = {}
-
-        def tell(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done)  # type: ignore[arg-type]
-
-        yield tell
 
 
 def _print_scores(scores: "ForecastScores") -> None:

@@ -101,10 +101,10 @@ class FeatureReference:
         return cls(edges=edges, ratios={name: tuple(share.tolist()) for name, share in shares.items()})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the reference as JSON values, to nine digits."""
+        """Return the reference as JSON values."""
         return {
             name: {
-                "edges": [float(f"{edge:.9g}") for edge in self.edges[name]],
+                "edges": list(self.edges[name]),  # not rounded: many rows may have just this value
                 "ratios": [round(ratio, 9) for ratio in self.ratios[name]],
             }
             for name in self.edges

@@ -37,6 +37,8 @@ class Backtest:
     Attributes
     ----------
     target : str
+    row_at : ndarray of shape (n_rows,), POSIX seconds
+        When each forecast was made.
     actual : ndarray of shape (n_rows,)
         The maximum over the horizon, of every scored row.
     quantiles : mapping of forecaster's name to ndarray of shape (n_rows, n_levels)
@@ -45,6 +47,7 @@ class Backtest:
     """
 
     target: str
+    row_at: Floats
     actual: Floats
     quantiles: Mapping[str, Floats]
     trivial: tuple[str, ...]
@@ -131,6 +134,7 @@ def backtest(
         found.append(
             Backtest(
                 target=target,
+                row_at=telemetry.row_at[scored][known],
                 actual=actual[scored][known],
                 quantiles={name: rows[known] for name, rows in quantiles.items()},
                 trivial=tuple(trivial),

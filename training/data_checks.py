@@ -27,6 +27,9 @@ QUIET_ROWS = 3600
 """An hour without any load is told of: a quiet night, or a source that is not connected."""
 
 FIRST_MINUTE_ROWS = 60
+MAX_YOUNG_RATIO = 0.1
+"""A few pods in their first minute, whose metrics begin at zero, do not bend the sums of a large fleet."""
+
 SATURATED_KV_RATIO = 0.95
 
 _LOADS = ("request_rate_per_second", "prompt_tokens_per_second", "kv_blocks_used")
@@ -220,15 +223,14 @@ def in_long_runs(column: Floats, rows: int) -> Mask:
 
 
 def _first_minutes(grid: Floats) -> Mask:
-    """Return the rows within a minute after a pod became ready; a promotion of a warm one is no new pod."""
+    """Return the rows where pods younger than a minute are a large share; a promotion of a warm one is no new pod."""
     serving, warm = grid[:, SIGNAL_INDEX["serving_replicas"]], grid[:, SIGNAL_INDEX["warm_replicas"]]
     ready = serving + np.nan_to_num(warm)
     known = np.flatnonzero(~np.isnan(ready))
-    new = known[1:][np.diff(ready[known]) > 0]
-    since = np.zeros(len(grid) + 1, dtype=np.int64)
-    np.add.at(since, new, 1)
-    np.add.at(since, np.minimum(new + FIRST_MINUTE_ROWS, len(grid)), -1)
-    return np.asarray(np.cumsum(since)[:-1] > 0, dtype=np.bool_)
+    born = np.zeros(len(grid))
+    born[known[1:]] = np.maximum(np.diff(ready[known]), 0)
+    young = np.convolve(born, np.ones(FIRST_MINUTE_ROWS))[: len(grid)]
+    return np.asarray(young > MAX_YOUNG_RATIO * np.fmax(ready, 1), dtype=np.bool_)
 
 
 def _saturated(grid: Floats) -> tuple[Mask, Mask]:

@@ -1,16 +1,21 @@
-"""The plots of a trace, and the self-contained page that holds them."""
+"""The plots of a trace and of a retrain, and the self-contained page that holds them."""
 
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
+from forecaster.forecast import LEVELS
 from simulator.requests import RequestTable
 from training.report_figures import plotly_script
 from training.trace_stats import BURSTY_PEAK_TO_MEAN, TraceStatistics
+
+if TYPE_CHECKING:
+    from training.held_out import HeldOutScores
 
 RATE, ROLLING, LIMIT, PROMPT, OUTPUT = "#9bbcf5", "#1f5fbf", "#dc2626", "#0891b2", "#f97316"
 MAX_POINTS = 4000
@@ -70,6 +75,35 @@ def _rolling_mean(per_second: NDArray[np.float64], at: NDArray[np.int64], *, sec
     begins = np.maximum(at - seconds // 2, 0)
     ends = np.minimum(at + seconds // 2, per_second.size)
     return np.asarray((total[ends] - total[begins]) / (ends - begins))
+
+
+def retrain_figure(scores: "HeldOutScores") -> go.Figure:
+    """Return the losses of candidate, champion and trivial forecast over the held-out rows, and the coverage."""
+    figure = make_subplots(
+        rows=1,
+        cols=2,
+        column_widths=[0.68, 0.32],
+        subplot_titles=("pinball loss over the mean of the target, 5-min mean", "coverage"),
+    )
+    for name, losses, colour in (
+        ("candidate", scores.candidate, ROLLING),
+        ("champion", scores.champion, OUTPUT),
+        ("best trivial", scores.trivial, RATE),
+    ):
+        at = np.arange(losses.size)
+        mean = _rolling_mean(losses, at, seconds=300)
+        figure.add_trace(go.Scatter(x=at / 60, y=mean, name=name, line={"color": colour}), row=1, col=1)
+    ideal = {"x": [0.5, 1], "y": [0.5, 1], "mode": "lines", "line": {"color": LIMIT, "dash": "dot"}}
+    figure.add_trace(go.Scatter(**ideal, showlegend=False), row=1, col=2)
+    figure.add_trace(
+        go.Scatter(x=LEVELS, y=scores.coverage_ratio, mode="markers", marker_color=ROLLING, showlegend=False),
+        row=1,
+        col=2,
+    )
+    figure.update_xaxes(title="minutes of held-out rows", row=1, col=1)
+    figure.update_xaxes(title="level", row=1, col=2)
+    figure.update_layout(template="plotly_white", height=480, legend={"orientation": "h", "y": 1.12, "x": 0})
+    return figure
 
 
 def write_page(path: Path, *, title: str, sentence: str, figures: list[go.Figure]) -> None:

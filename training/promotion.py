@@ -72,6 +72,7 @@ def decide(
     levels: Sequence[float],
     fresher: bool,
     rng: Generator,
+    alone: tuple[Floats, Floats] | None = None,
     rules: GateRules | None = None,
 ) -> GateDecision:
     """Return whether a candidate becomes champion.
@@ -92,6 +93,9 @@ def decide(
     fresher : bool
         The candidate's data end later than the champion's.
     rng : Generator
+    alone : tuple of two ndarray of shape (n_rows,), optional
+        Losses of candidate and champion outside the mixture of the live forecast. The mixture hides a model that says
+        nothing of worth by not listening to it; freshness is no merit of such a one.
     rules : GateRules, optional
 
     Raises
@@ -101,7 +105,7 @@ def decide(
     """
     rules = rules or GateRules()
     nominal = np.asarray(levels, dtype=np.float64)
-    given = [candidate_losses, trivial_losses, *([] if champion_losses is None else [champion_losses])]
+    given = [candidate_losses, trivial_losses, *([] if champion_losses is None else [champion_losses]), *(alone or ())]
     if any(one.shape != candidate_losses.shape or one.ndim != 1 for one in given) or (
         coverage_ratio.shape != nominal.shape
     ):
@@ -119,7 +123,7 @@ def decide(
     if champion_losses is not None:
         champion = float(champion_losses.mean())
         interval = mean_interval(candidate_losses - champion_losses, rng, rules=rules)
-        hurdle, merit = _beside_champion(candidate, champion, interval, fresher=fresher, rules=rules)
+        hurdle, merit = _beside_champion(candidate, champion, interval, fresher=fresher, alone=alone, rules=rules)
     reasons = (*against, *([hurdle] if hurdle else []))
     return GateDecision(
         promote=not reasons,
@@ -168,7 +172,13 @@ def _against(
 
 
 def _beside_champion(
-    candidate: float, champion: float, interval: tuple[float, float], *, fresher: bool, rules: GateRules
+    candidate: float,
+    champion: float,
+    interval: tuple[float, float],
+    *,
+    fresher: bool,
+    alone: tuple[Floats, Floats] | None,
+    rules: GateRules,
 ) -> tuple[str, str]:
     """Return what speaks against a candidate beside the champion, empty if nothing, and else what speaks for it."""
     told = f"loss {candidate:.4f} against the champion's {champion:.4f}"
@@ -179,6 +189,8 @@ def _beside_champion(
         return f"worse than the champion: {told}, {span}", ""
     if not fresher:
         return f"not clearly better than the champion and not on fresher data: {told}, {span}", ""
+    if alone is not None and alone[0].mean() > alone[1].mean() * (1 + rules.worse_ratio):
+        return f"worse than the champion outside the mixture: {alone[0].mean():.4f} against {alone[1].mean():.4f}", ""
     return "", f"on fresher data and not worse than the champion: {told}, {span}"
 
 

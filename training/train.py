@@ -92,21 +92,11 @@ def train(settings: TrainingSettings, *, progress: Progress | None = None) -> Tr
     ValueError
         If there are too few fleets to calibrate the highest level.
     """
-    tell = progress or _silent
+    tell = progress or silent
     data = generated_dataset(settings, progress=tell)
     fit_runs, calibration_runs, test_runs = settings.split
-    fitted = _fitted(data.of_runs(fit_runs), settings, tell)
-    calibration, test = data.of_runs(calibration_runs), data.of_runs(test_runs)
-    offsets = conformal_offsets(
-        _outputs(calibration), fitted.predict_quantiles(calibration.features[:, MODEL_COLUMNS]), levels=LEVELS
-    )
-    artifact = ModelArtifact(
-        booster_texts=fitted.booster_texts_,
-        targets=TARGETS,
-        horizons_seconds=tuple(float(horizon) for horizon in HORIZONS_SECONDS),
-        levels=LEVELS,
-        offsets=offsets.reshape(len(TARGETS), len(HORIZONS_SECONDS), len(LEVELS)),
-    )
+    artifact = fitted_artifact(data.of_runs(fit_runs), data.of_runs(calibration_runs), settings, progress=tell)
+    test = data.of_runs(test_runs)
     tell("scoring", 0, 1)
     scores = forecast_scores(artifact, test, climatology=data.of_runs(fit_runs))
     return TrainingResult(
@@ -115,9 +105,32 @@ def train(settings: TrainingSettings, *, progress: Progress | None = None) -> Tr
     )
 
 
+def fitted_artifact(
+    fit: Dataset, calibration: Dataset, settings: TrainingSettings, *, progress: Progress | None = None
+) -> ModelArtifact:
+    """Return a model fitted on some rows and calibrated on others, wherever they are from; it says nothing of itself.
+
+    Raises
+    ------
+    ValueError
+        If there are too few rows to fit, or to calibrate the highest level.
+    """
+    fitted = _fitted(fit, settings, progress or silent)
+    offsets = conformal_offsets(
+        _outputs(calibration), fitted.predict_quantiles(calibration.features[:, MODEL_COLUMNS]), levels=LEVELS
+    )
+    return ModelArtifact(
+        booster_texts=fitted.booster_texts_,
+        targets=TARGETS,
+        horizons_seconds=tuple(float(horizon) for horizon in HORIZONS_SECONDS),
+        levels=LEVELS,
+        offsets=offsets.reshape(len(TARGETS), len(HORIZONS_SECONDS), len(LEVELS)),
+    )
+
+
 def generated_dataset(settings: TrainingSettings, *, progress: Progress | None = None) -> Dataset:
     """Return the rows of all generated fleets, one run a fleet."""
-    tell = progress or _silent
+    tell = progress or silent
     parts = []
     tell("simulating fleets", 0, settings.num_fleets)
     for part in _fleet_datasets(settings):
@@ -182,6 +195,13 @@ def _provenance(settings: TrainingSettings, data: Dataset) -> dict[str, Any]:
         "stride_seconds": settings.stride_seconds,
         "last_cutoff_seconds": float(data.cutoff_at.max()),
         "purge_seconds": max(HORIZONS_SECONDS),
+        **estimator_provenance(settings),
+    }
+
+
+def estimator_provenance(settings: TrainingSettings) -> dict[str, Any]:
+    """Return what the boosters were told, and the versions of the libraries that made them, as JSON values."""
+    return {
         "estimator": {
             "num_trees": settings.num_trees,
             "num_leaves": settings.num_leaves,
@@ -195,5 +215,6 @@ def _provenance(settings: TrainingSettings, data: Dataset) -> dict[str, Any]:
     }
 
 
-def _silent(what: str, done: int, total: int) -> None:
+def silent(what: str, done: int, total: int) -> None:
+    """Do nothing: the progress that nobody watches."""
     del what, done, total

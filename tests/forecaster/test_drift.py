@@ -91,6 +91,12 @@ def test_the_reference_survives_a_manifest():
     )
 
 
+def test_a_value_that_many_rows_share_keeps_its_bin_in_a_manifest():
+    shared = np.where(np.arange(1000) < 500, 1 / 3, np.linspace(0, 1, 1000))[:, None]
+    kept = FeatureReference.from_json(json.loads(json.dumps(FeatureReference.of(shared, ("x",)).to_json())))
+    assert feature_drift(kept, shared, ("x",)).value == pytest.approx(0.0, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     "damaged", [{"a": 1}, {"a": {"edges": [1]}}, {"a": {"edges": [1.0], "ratios": [1.0]}}, {"a": {"edges": ["x"]}}]
 )

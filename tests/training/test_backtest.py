@@ -64,6 +64,7 @@ def test_the_best_trivial_has_a_ratio_of_one_and_a_perfect_forecast_of_zero():
     actual = np.linspace(1.0, 2.0, 100)
     flat = np.full((100, len(LEVELS)), 1.5)
     test = Backtest(
+        row_at=np.arange(100.0),
         target="kv_blocks",
         actual=actual,
         quantiles={"flat": flat, "far": flat + 5.0, "perfect": np.repeat(actual[:, None], len(LEVELS), axis=1)},

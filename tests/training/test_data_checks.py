@@ -107,6 +107,10 @@ def test_a_new_pods_first_minute_is_not_learned_from():
     np.testing.assert_array_equal(np.flatnonzero(~checked.stretches[0].kept), np.arange(200, 260))
 
 
+def test_one_new_pod_of_many_bends_nothing():
+    assert check_telemetry(recorded(serving_replicas=stepped(600, 20.0, 21.0, at=200))).findings == ()
+
+
 def test_a_promotion_and_a_drain_are_no_new_pods():
     columns = {
         "serving_replicas": stepped(600, 2.0, 3.0, at=200),

@@ -18,7 +18,7 @@ def losses(mean, seed=0, rows=ROWS):
     return mean * noise / noise.mean()
 
 
-def decided(candidate, champion, trivial, *, coverage=LEVELS, fresher=True, rules=RULES):
+def decided(candidate, champion, trivial, *, coverage=LEVELS, fresher=True, alone=None, rules=RULES):
     return decide(
         candidate,
         champion,
@@ -27,6 +27,7 @@ def decided(candidate, champion, trivial, *, coverage=LEVELS, fresher=True, rule
         levels=LEVELS,
         fresher=fresher,
         rng=np.random.default_rng(1),
+        alone=alone,
         rules=rules,
     )
 
@@ -59,6 +60,15 @@ def test_a_gain_within_the_noise_is_no_gain():
     low, high = decision.difference_interval
     assert low < 0 < high
     assert not decision.promote
+
+
+def test_freshness_does_not_excuse_a_model_that_the_mixture_ignores():
+    one, trivial = losses(1.0), losses(1.2)
+    decision = decided(one, one, trivial, alone=(losses(9.0), losses(1.1)))
+    assert not decision.promote
+    assert "outside the mixture: 9.0000 against 1.1000" in decision.reasons[0]
+    assert decided(one, one, trivial, alone=(losses(1.1), losses(1.1))).promote
+    assert decided(losses(0.8), one, trivial, alone=(losses(1.2), losses(1.1))).promote
 
 
 def test_every_objection_is_told():
